@@ -21,21 +21,21 @@ EXERCISES["product_type"] = Exercise(
             "return Partial()  ->  return Partial",
             ("return Partial()  ->  return Partial", "        return w\n  ->          return Partial\n"),
         ],
-        "y has as many axes as x, and lies on the ranks along its last: count the axes of x, not of W": [
+        "y is cut along its last axis: count the axes of x, not of W": [
             "return Shard(last)  ->  return Shard(1)",
         ],
-        "X may have any number of axes, which count from 0: its last is ndim - 1": [
+        "X has `ndim` axes, counted from 0: the last is ndim - 1": [
             "last = ndim - 1  ->  last = 1",
             "last = ndim - 1  ->  last = -1",
             "last = ndim - 1  ->  last = ndim",
             "last = ndim - 1  ->  last = min(ndim, 3) - 1",
         ],
-        "all of W, and each rank has rows of x: these rows of y": [
+        "rows of x times all of W: these rows of y": [
             "        return x\n  ->          return Replicate()\n",
             "        return x\n  ->          return Partial() if isinstance(x, Shard) else x\n",
             "        return x\n  ->          return Shard(0) if isinstance(x, Shard) else x\n",
         ],
-        "all of x, and each rank has columns of W: these columns of y": [
+        "all of x times columns of W: these columns of y": [
             "return Shard(last)  ->  return Replicate()",
             "return Shard(last)  ->  return Shard(0)",
             "return Shard(last)  ->  return Partial()",
@@ -44,7 +44,7 @@ EXERCISES["product_type"] = Exercise(
             "    return None  ->      return Partial() if x == w == Partial() else None",
             "x == Replicate() and w == Partial()  ->  x in (Replicate(), Partial()) and w == Partial()",
         ],
-        "the product is linear in each factor: the sum of the ranks' products is the product, a Partial": [
+        "linear in each factor: the ranks' products add up to the product, a Partial": [
             "        return w\n  ->          return Replicate()\n",
         ],
         "the ranks' parts do not belong together: None": [
@@ -58,12 +58,10 @@ EXERCISES["product_type"] = Exercise(
             "    return None  ->      return Shard(0) if x == Shard(0) and w == Shard(0) else None",
             "    return None  ->      return Shard(0) if x == Shard(0) and w == Shard(1) else None",
             "    return None  ->      return Partial() if x == Shard(last) and w == Replicate() else None",
-        ],
-        "None where something must be sent first, and no other value": [
             "    return None  ->      return Replicate()",
             "    return None  ->      return Partial()",
         ],
-        "the parts fit as they are, so this is not None (is a `return` missing, or == written as `is`?)": [
+        "the parts fit, so this is not None (is a `return` missing, or == written as `is`?)": [
             (
                 "return Shard(last)  ->  Shard(last)",
                 "return Partial()  ->  Partial()",
@@ -101,18 +99,25 @@ EXERCISES["move"] = Exercise(
         "an all-reduce is a reduce-scatter and an all-gather: twice as much": (
             '"all_reduce", 2 * others  ->  "all_reduce", others'
         ),
-        "an all-reduce is a reduce-scatter and an all-gather, which send all but a rank's share, each": [
+        "an all-reduce sends all but a rank's share, twice": [
             '"all_reduce", 2 * others  ->  "all_reduce", nbytes',
             '"all_reduce", 2 * others  ->  "all_reduce", others + nbytes',
+            '"all_reduce", 2 * others  ->  "all_reduce", 2 * nbytes',
         ],
-        "a rank does not send its own part to itself: (p - 1) / p": "(p - 1) / p * nbytes  ->  nbytes",
-        "this is what all ranks send together: a rank sends a p-th of it": "(p - 1) / p * nbytes  ->  (p - 1) * nbytes",
-        "a share need not be a whole number of bytes: / in place of //": [
+        "a rank does not send its own part: (p - 1) / p": [
+            "(p - 1) / p * nbytes  ->  nbytes",
+            'return "all_gather", others  ->  return "all_gather", nbytes',
+        ],
+        "all ranks together send this: a rank sends a p-th": "(p - 1) / p * nbytes  ->  (p - 1) * nbytes",
+        "shares need not be whole numbers: / in place of //": [
             "(p - 1) / p * nbytes  ->  (p - 1) * (nbytes // p)",
             "(p - 1) / p * nbytes  ->  (p - 1) * nbytes // p",
         ],
-        "of p parts all but one are sent, not one alone": "(p - 1) / p * nbytes  ->  nbytes / p",
-        "an all-to-all sends a rank's own share, not the whole array": (
+        "of p parts all but one are sent, not one alone": [
+            "(p - 1) / p * nbytes  ->  nbytes / p",
+            'return "all_gather", others  ->  return "all_gather", nbytes / p',
+        ],
+        "an all-to-all sends of a rank's own share, not of the whole array": (
             '"all_to_all", others / p  ->  "all_to_all", others'
         ),
         "an all-to-all: a rank keeps one p-th of its share": '"all_to_all", others / p  ->  "all_to_all", nbytes / p',
@@ -121,7 +126,7 @@ EXERCISES["move"] = Exercise(
             "isinstance(new, Shard) and old != new  ->  isinstance(new, Shard) and old is not new",
             "if old == Partial() and new == Replicate()  ->  if old == Partial() and not isinstance(new, Shard)",
         ],
-        "from one axis to another each rank needs a part of each share: all_to_all, of a share what it does not keep": [
+        "from one axis to another: all_to_all, of a rank's share what it does not keep": [
             '"all_to_all", others / p  ->  "all_gather", others',
             '"all_to_all", others / p  ->  "", 0.0',
             "isinstance(new, Shard) and old != new  ->  False",
@@ -136,7 +141,7 @@ EXERCISES["move"] = Exercise(
                 'return "", 0.0  ->  return 0.0, ""',
             ),
         ],
-        "from Partial to Shard every rank needs its share of the sum: reduce_scatter, (p - 1) / p of the array": [
+        "from Partial to Shard: reduce_scatter, (p - 1) / p of the array": [
             'return "reduce_scatter"  ->  return "all_gather"',
             'return "reduce_scatter"  ->  return "scatter"',
             'return "reduce_scatter", others  ->  return "", 0.0',
@@ -145,17 +150,17 @@ EXERCISES["move"] = Exercise(
         "a reduce-scatter sends half as much as an all-reduce": (
             'return "reduce_scatter", others  ->  return "reduce_scatter", 2 * others'
         ),
-        "a reduce-scatter: the shares of all other ranks pass through a rank, not one share": (
+        "a reduce-scatter sends all shares but one, not one share": (
             'return "reduce_scatter", others  ->  return "reduce_scatter", others / p'
         ),
-        "from Shard to Replicate every rank needs all shares: all_gather, (p - 1) / p of the array": [
+        "from Shard to Replicate: all_gather, (p - 1) / p of the array": [
             'return "all_gather", others  ->  return "all_reduce", 2 * others',
             'return "all_gather", others  ->  return "", 0.0',
         ],
         "an all-gather sends half as much as an all-reduce": (
             'return "all_gather", others  ->  return "all_gather", 2 * others'
         ),
-        "two results, the name and the bytes, also where nothing is sent": 'return "", 0.0  ->  return ""',
+        "two results, also where nothing is sent": 'return "", 0.0  ->  return ""',
         "what is not sent has 0 bytes, not None": 'return "", 0.0  ->  return "", None',
         'no collective has the name ""': 'return "", 0.0  ->  return None, 0.0',
         "what every rank has, or pads with zeros, is not sent": [
@@ -201,7 +206,7 @@ EXERCISES["typed"] = Exercise(
     },
     draws=12,
     mistakes={
-        "the types do not fit: the message says which array, and what is missing or too much": [
+        "the types do not fit: the message says which array, and why": [
             f"{GAIN}  ->  return (dy * x_hat).sum(0).whole()",
             f"{GAIN}  ->  return (dy * x_hat).sum(1).all_reduce().whole()",
             f"{INPUT}  ->  return (dy @ W.T).all_reduce().all_reduce().whole()",
@@ -212,17 +217,17 @@ EXERCISES["typed"] = Exercise(
             f"return {ROOT}  ->  squares = sum((g * g).sum() for g in [*sharded, *replicated])\n"
             "    return float(np.sqrt(squares.all_reduce().whole()))",
         ],
-        "gain_gradient: this rank's rows only, and no type that says so: .all_reduce().whole(), not .local": (
+        "gain_gradient: this rank's rows only: .all_reduce().whole(), not .local": (
             f"{GAIN}  ->  return (dy * x_hat).sum(0).local"
         ),
-        "gain_gradient: the gain has d numbers, so sum over the rows, .sum(0)": [
+        "gain_gradient: sum over the rows, .sum(0)": [
             f"{GAIN}  ->  return (dy * x_hat).sum(1).redistribute(Replicate()).whole()",
         ],
         "gain_gradient: add up what each rank has with .all_reduce(), gather nothing": [
             f"{GAIN}  ->  return (dy * x_hat).redistribute(Replicate()).whole().sum(axis=0)",
             f"{GAIN}  ->  return dy.comm.all_gather((dy.local * x_hat.local).sum(axis=0)).sum(axis=0)",
         ],
-        "gain_gradient: compute with the arrays, not with their .local, which has no type that could be wrong": (
+        "gain_gradient: compute with the arrays: .local has no type": (
             f"{GAIN}  ->  return dy.comm.all_reduce((dy.local * x_hat.local).sum(axis=0))"
         ),
         "gain_gradient: a sum over the rows, not a mean": (
@@ -235,7 +240,7 @@ EXERCISES["typed"] = Exercise(
             f"{GAIN}  ->  return dy.sum(0).all_reduce().whole()",
             f"{GAIN}  ->  return (dy.T @ x_hat).all_reduce().whole()",
         ],
-        "np.sum takes plain arrays: these have a method of their own, .sum(axis)": [
+        "np.sum takes plain arrays: these have a method, .sum(axis)": [
             f"{GAIN}  ->  return np.sum(dy * x_hat, axis=0).all_reduce().whole()",
             f"{SQUARES}  ->  squares += np.sum(g * g).all_reduce().whole()",
         ],
@@ -244,19 +249,19 @@ EXERCISES["typed"] = Exercise(
         "input_gradient: this is summed twice": [
             f"{INPUT}  ->  return dy.comm.all_reduce((dy @ W.T).all_reduce().whole())",
         ],
-        "input_gradient: multiply what each rank has, and add up the products: gather nothing": (
+        "input_gradient: add up the ranks' products, gather nothing": (
             f"{INPUT}  ->  dy, W = (a.redistribute(Replicate()).whole() for a in (dy, W))\n    return dy @ W.T"
         ),
-        "input_gradient: compute with the arrays, not with their .local, which has no type that could be wrong": (
+        "input_gradient: compute with the arrays: .local has no type": (
             f"{INPUT}  ->  return dy.comm.all_reduce(dy.local @ W.local.T)"
         ),
-        "input_gradient: this is an array with a type: add up with .all_reduce(), and return the plain one, .whole()": (
+        "input_gradient: add up with .all_reduce(), and return the plain array, .whole()": (
             f"{INPUT}  ->  return dy @ W.T"
         ),
-        "input_gradient: this rank's summand, and no type that says so: .all_reduce().whole(), not .local": (
+        "input_gradient: this rank's summand: .all_reduce().whole(), not .local": (
             f"{INPUT}  ->  return (dy @ W.T).local"
         ),
-        "grad_norm: this rank's shards only: a sum of squares must be complete before the root": (
+        "grad_norm: this rank's shards only: complete the sum before the root": (
             f"{SQUARES}  ->  squares += (g * g).sum().local"
         ),
         "grad_norm: what every rank has is counted once, not once per rank": [
@@ -276,7 +281,7 @@ EXERCISES["typed"] = Exercise(
         "grad_norm: add up squares, not arrays: no array is gathered": (
             f"{SQUARES}  ->  squares += (g.redistribute(Replicate()).whole() ** 2).sum()"
         ),
-        "grad_norm: compute with the arrays, not with their .local, which has no type that could be wrong": [
+        "grad_norm: compute with the arrays: .local has no type": [
             f"{SQUARES}  ->  squares += g.comm.all_reduce(np.array([(g.local**2).sum()]))[0]",
             f"{SQUARES}  ->  squares += float((g.local**2).sum())",
         ],
@@ -287,7 +292,7 @@ EXERCISES["typed"] = Exercise(
         "grad_norm: squares add up, norms do not: no root before the sum": (
             f"{SQUARES}  ->  squares += np.sqrt((g * g).sum().all_reduce().whole())"
         ),
-        "grad_norm: the first gradient of each list alone: all of them": (
+        "grad_norm: all gradients of each list, not the first alone": (
             "    for g in sharded:  ->      for g in sharded[:1]:",
             "    for g in replicated:  ->      for g in replicated[:1]:",
         ),
@@ -337,14 +342,12 @@ EXERCISES["layers"] = Exercise(
     },
     draws=16,
     mistakes={
-        "row_forward: after the sum every rank adds all of b, not a part": "return y + b  ->  return y + b / comm.size",
-        "column_backward: each rank has some columns, so dx is this rank's summand: sum it over the ranks": (
+        "row_forward: after the sum every rank adds all of b": "return y + b  ->  return y + b / comm.size",
+        "column_backward: dx is this rank's summand: sum it over the ranks": (
             column("comm.all_reduce(dy @ W.T)", "dy @ W.T")
         ),
         "column_backward: dx is summed twice": column("    return", "    comm.all_reduce(dx)\n    return"),
-        "column_backward: the sum over the ranks is the gradient, nothing to divide": (
-            column("W.T)", "W.T) / comm.size")
-        ),
+        "column_backward: the sum over the ranks, not the mean": (column("W.T)", "W.T) / comm.size")),
         "column_backward: each rank has its own columns of dW: no all_reduce": [
             column("x.T @ dy", "comm.all_reduce(x.T @ dy)"),
         ],
@@ -368,22 +371,20 @@ EXERCISES["layers"] = Exercise(
         "column_forward: the dense layer alone: ReLU is another layer": (
             f"{FIRST}  ->      return np.maximum(x @ W + b, 0)"
         ),
-        "row_forward: the bias is added once on every rank: add it after the sum": (
+        "row_forward: every rank adds the bias: add it after the sum": (
             f"{ROW}  ->      return comm.all_reduce(x @ W + b)"
         ),
         "row_forward: this rank's summand: sum over the ranks": f"{ROW}  ->      return x @ W + b",
-        "row_forward: this rank's summand, without bias: sum over the ranks, then add b": (
-            f"{ROW}  ->      return x @ W"
-        ),
+        "row_forward: sum over the ranks, then add b": (f"{ROW}  ->      return x @ W"),
         "row_forward: the bias is missing": f"{ROW}  ->      return comm.all_reduce(x @ W)",
         "row_forward: summed twice": f"{ROW}  ->      return comm.all_reduce(comm.all_reduce(x @ W)) + b",
-        "row_forward: the sum over the ranks is y, nothing to divide": (
+        "row_forward: the sum over the ranks, not the mean": (
             f"{ROW}  ->      return comm.all_reduce(x @ W) / comm.size + b"
         ),
         "row_forward: add up with all_reduce: all_gather sends every summand to all": (
             f"{ROW}  ->      return comm.all_gather(x @ W).sum(axis=0) + b"
         ),
-        "row_forward: a rank has the rows of W that go with its columns of x: multiply, and add up with all_reduce": (
+        "row_forward: multiply what a rank has, and add up with all_reduce": (
             f"{ROW}  ->      return np.concatenate(comm.all_gather(x), axis=1) @ W + b"
         ),
         "row_forward: the dtype of the arrays, float32 stays float32": (
@@ -434,18 +435,18 @@ EXERCISES["assign"] = Exercise(
     draws=8,
     at_most=("operations of the busiest rank",),
     mistakes={
-        "dealt in turn, there and back: look at how much each rank has to do already": (
+        "dealt in turn, there and back: look at what each rank has to do": (
             "rank = loads.index(min(loads))"
             "  ->  k = sum(map(len, paths)); rank = k % p if k // p % 2 == 0 else p - 1 - k % p"
         ),
         "in the order of their numbers: take the costliest first": f"{ORDER}  ->  range(len(costs))",
-        "these are positions in the sorted list: sort the numbers of the paths, key=their costs": [
+        "these are positions in the sorted list: sort the paths' numbers by cost": [
             (
                 f"    for path in {ORDER}:\n  ->      costs = sorted(costs, reverse=True)\n"
                 "    for path in range(len(costs)):\n"
             ),
         ],
-        "return a list of p lists of whole numbers, the numbers of the paths": [
+        "return p lists of whole numbers, the numbers of the paths": [
             "paths[rank].append(path)  ->  paths[rank].append(float(path))",
             "    return paths  ->      paths",
             "    return paths  ->      return dict(enumerate(paths))",
@@ -453,19 +454,19 @@ EXERCISES["assign"] = Exercise(
             "    return paths  ->      return paths, loads",
             "    return paths  ->      return [k for own in paths for k in own]",
         ],
-        "a list for each rank, also for one that has nothing to do": [
+        "a list for each rank, also for an idle one": [
             "    return paths  ->      return [own for own in paths if own]",
         ],
         "all ranks have something to do, also the last": (
             f"{LISTS}  ->  [[] for _ in range(p)], [0.0] * max(1, p - 1)"
         ),
-        "dealt in turn: look at how much each rank has to do already": f"{LEAST}  ->  path % p",
-        "dealt in turn, or the cheapest first: the costliest first, to the rank with the least operations": [
+        "dealt in turn: look at what each rank has to do": f"{LEAST}  ->  path % p",
+        "dealt in turn, or the cheapest first: the costliest first, to the rank with least to do": [
             f"{LEAST}  ->  sum(map(len, paths)) % p",
             "-costs[k]  ->  costs[k]",
             "+= costs[path]  ->  += 1",
         ],
-        "one rank has all of them: take the one with the least to do, and let its load grow": [
+        "one rank has all: take the one with least to do, and let its load grow": [
             "loads[rank] += costs[path]  ->  pass",
             f"{LEAST}  ->  loads.index(max(loads))",
         ],
@@ -478,17 +479,17 @@ EXERCISES["assign"] = Exercise(
         "the least operations decide, not the fewest paths": (
             f"{LEAST}  ->  min(range(p), key=lambda r: (len(paths[r]), loads[r]))"
         ),
-        "all ranks have the same paths: [[]] * p is one list, p times": "[[] for _ in range(p)]  ->  [[]] * p",
-        "every path needs a rank, also if there are more paths than ranks": [
+        "[[]] * p is one list, p times": "[[] for _ in range(p)]  ->  [[]] * p",
+        "every path needs a rank, also if ranks are fewer": [
             "    return paths  ->      return [own[:1] for own in paths]",
             f"{ORDER}  ->  {ORDER}[:p]",
             "range(len(costs)), key  ->  range(min(p, len(costs))), key",
         ],
-        "as many paths for each rank are not as much work for each: look at the costs": (
+        "equally many paths are not equal work: look at the costs": (
             "def assign(costs, p):\n    return [own.tolist() for own in np.array_split(np.arange(len(costs)), p)]"
         ),
         "what a rank has to do is the sum of its paths: +=": "+= costs[path]  ->  = costs[path]",
-        "where a cost is taken out of the list, the paths after it have other numbers": (
+        "taking a cost out of the list changes the numbers of the paths after it": (
             f"    for path in {ORDER}:\n  ->      costs = list(costs)\n    while costs:\n"
             "        path = costs.index(max(costs))\n",
             "+= costs[path]  ->  += costs.pop(path)",
@@ -532,7 +533,7 @@ EXERCISES["rule"] = Exercise(
             "2 * q * facts.weights,   ->  q * facts.weights, "
         ),
         "sent: a rank does not send its own part: (ranks - 1) / ranks": "(facts.ranks - 1) / facts.ranks  ->  1",
-        "sent: a rank sends all parts but its own: (ranks - 1) / ranks, not 1 / ranks": (
+        "sent: all parts but its own: (ranks - 1) / ranks, not 1 / ranks": (
             "(facts.ranks - 1) / facts.ranks  ->  1 / facts.ranks"
         ),
         "sent: // rounds (ranks - 1) / ranks down to 0": (
@@ -542,7 +543,7 @@ EXERCISES["rule"] = Exercise(
             "2 * q * facts.weights,   ->  facts.weights, "
         ),
         "sent: the number of ranks is facts.ranks": "q = (facts.ranks - 1) / facts.ranks  ->  q = 3 / 4",
-        "sent: a rank sends 2 (p - 1) / p times the array, not 2 (p - 1) times": (
+        "sent: 2 (p - 1) / p times the array, not 2 (p - 1) times": (
             '"data": 2 * q * facts.weights,   ->  "data": 2 * (facts.ranks - 1) * facts.weights, '
         ),
         "sent: in bytes": '"data": 2 * q * facts.weights,   ->  "data": 2e-6 * q * facts.weights, ',
@@ -564,7 +565,7 @@ EXERCISES["rule"] = Exercise(
         "sent: the trick sums only the weights before the dense layers": [
             "facts.weights - facts.weights_dense  ->  facts.weights",
         ],
-        "sent: the trick does not sum the dense weights, but those before them": (
+        "sent: the trick sums the weights before the dense layers, not theirs": (
             "facts.weights - facts.weights_dense  ->  facts.weights_dense"
         ),
         "sent: the boundary is passed twice: activations forward, gradients backward": (
@@ -578,11 +579,11 @@ EXERCISES["rule"] = Exercise(
         "sent: at the boundary a rank does not send its own part either": (
             f"{TRICK}  ->  before + 2 * facts.boundary + facts.tensor_dense"
         ),
-        "sent: a sum over ranks sends 2 (p - 1) / p times the weights, not twice that": (
+        "sent: the trick's sum sends 2 (p - 1) / p times the weights, not twice that": (
             "before = 2 * q  ->  before = 4 * q"
         ),
         "sent: the weights before the dense layers are summed: 2 (p - 1) / p": "before = 2 * q  ->  before = q",
-        "sent: boundary is None where the trick does not apply: leave it out of what you return": [
+        "sent: boundary is None where the trick does not apply: leave it out": [
             "    if facts.boundary is not None:\n  ->      if True:\n",
             "return found\n  ->  return found if len(found) > 2 else found | {'one weird trick': None}\n",
             " is not None:  ->   is not None or not found.update({'one weird trick': 0}):",
@@ -603,15 +604,15 @@ EXERCISES["rule"] = Exercise(
             "        return 'data'\n    return 'one weird trick'",
         ],
         "choose: the fewest bytes, not the most": "min(found, key=found.get)  ->  max(found, key=found.get)",
-        "choose: look at the activations, too: they grow with the batch, and weights do not": (
+        "choose: look at the activations, too, which grow with the batch": (
             f"{FEWEST}  ->      if facts.boundary is None:\n"
             "        return 'data' if facts.weights < 2e7 else 'tensor'\n"
             "    return 'data' if facts.weights_dense < 1e8 else 'one weird trick'"
         ),
-        "choose: one weird trick is worth it for some of the networks that it can be used for": [
+        "choose: one weird trick is worth it for some networks": [
             f'{FEWEST}  ->      return "data" if facts.weights < facts.tensor else "tensor"',
         ],
-        "choose: the trick is not worth it for each network that it can be used for": (
+        "choose: the trick is not worth it for every network": (
             f'{FEWEST}  ->      return "data" if facts.boundary is None else "one weird trick"'
         ),
         "did you forget `return`?": "    return found\n  ->      found\n",
