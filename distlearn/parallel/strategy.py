@@ -266,7 +266,7 @@ class Replicated(Strategy):
 
     def gather_params(self) -> dict[str, Array] | None:
         """Return copies of rank 0's parameters on rank 0, None elsewhere; nothing is sent."""
-        return {p.name: to_numpy(p.data).copy() for p in self.model.params} if self.rank == 0 else None
+        return {p.name: to_numpy(p.data).copy() for p in self.model.params} if self.world.rank == 0 else None
 
 
 def update(optimizer, clock: Clock) -> None:

@@ -14,6 +14,7 @@ from ..checkpoint.state import named_arrays
 from ..data.bucket import GradientReducer
 from ..sharding import ShardSpec, gather_parts, load_into, reduce_scatter_parts
 from ..strategy import (
+    Serial,
     Strategy,
     check_state_shapes,
     check_whole,
@@ -56,13 +57,9 @@ class TensorParallel(Strategy):
         self.hold_in_shards(model, self.model)
 
     def step(self, batch: Batch) -> float:
+        """Take the serial step: what differs is inside the layers, which communicate."""
         check_whole(self, batch, self.comm)
-        self.optimizer.zero_grad()
-        y, saved = self.model.forward(batch.x, clock=self.clock)
-        loss, dy = self.loss(y, batch.y, batch.n)
-        self.model.backward(dy, saved, clock=self.clock)
-        update(self.optimizer, self.clock)
-        return loss
+        return Serial.step(self, batch)
 
 
 def sub_optimizer(what: str, optimizer: Optimizer, model, comm) -> tuple[Optimizer, dict]:
