@@ -20,7 +20,7 @@ from ..nn.attention.online import partial_backward
 from ..nn.layer import Layer
 from .data.data_parallel import DataParallel
 from .sharding import gather_parts, take_part
-from .strategy import Strategy, check_whole
+from .strategy import check_whole
 
 if TYPE_CHECKING:
     from ..comm.base import Communicator

@@ -18,17 +18,18 @@ from numpy import float16, ndarray
 from ..backend import get_xp
 from ..comm import collectives
 from ..comm.base import Communicator
-from ..comm.calls import ANY, check_apart, check_buffer, check_output, check_peer, check_report, check_tag, reduced
+from ..comm.calls import check_apart, check_buffer, check_output, check_peer, check_report, check_tag, reduced
 from ..comm.network.cost import BY_ROWS
 from ..shares import shares
 from ..trace import Span
 from .clock import SimClock
 from .meta import Block, MetaArray
-from .scheduler import BlockReason, Fibre, check_caller, first_common
+from .scheduler import Fibre, check_caller, first_common
 from .transport import (
     CollectiveCall,
     CollectiveWork,
     Completion,
+    ObjectRecvOp,
     ObjectSendOp,
     RecvOp,
     RecvWork,
@@ -155,14 +156,11 @@ class SimComm(Communicator):
     def _recv_obj(self, source, tag):
         """Receive the object from `source` (or any rank) that arrives first."""
         check_caller(self._fibre)
-        transport, fibre, key = self._transport, self._fibre, (self._context, self.rank, tag)
-        box = transport.objects[key]
-        waiting = [q.arrival for q in box if source in (ANY, q.channel.source)]
-        if waiting:  # a rank whose clock is earlier may still send one that arrives before
-            transport.wake(fibre, max(fibre.now, min(waiting)))
-        what = "anyone" if source == ANY else source
-        transport.listen(fibre, key, source, BlockReason(f"recv_obj(source={what}, tag={tag})"))
-        op = min((q for q in box if source in (ANY, q.channel.source)), key=lambda q: (q.arrival, q.seq))
+        transport, fibre = self._transport, self._fibre
+        event = ObjectRecvOp((self._context, self.rank, tag), source)
+        transport.listen(fibre, event)
+        box = transport.objects[event.key]
+        op = min(filter(event.takes, box), key=lambda q: (q.arrival, q.seq))
         box.remove(op)
         transport.complete(op, fibre.now, op.fibre)
         return pickle.loads(op.payload)

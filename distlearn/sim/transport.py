@@ -24,7 +24,7 @@ from ..comm.calls import ANY, Call, call_site, same_calls
 from ..comm.recorder import Recorder
 from ..trace import Message
 from .meta import MetaArray
-from .scheduler import BlockReason, Fibre, Scheduler, check_caller, getcurrent
+from .scheduler import Fibre, Scheduler, check_caller, getcurrent
 
 if TYPE_CHECKING:
     from .world import SimWorld
@@ -116,6 +116,25 @@ class RecvOp(Event):
         return f"recv(source={self.channel.source}, tag={self.channel.tag})"
 
 
+class ObjectRecvOp(Event):
+    """A receive of an object, from one rank or from any; `key` is (context, dest, tag)."""
+
+    __slots__ = ("key", "source", "when")
+
+    def __init__(self, key: tuple[Any, ...], source: int):
+        self.key, self.source, self.when = key, source, None
+
+    @property
+    def context(self):
+        return self.key[0]
+
+    def takes(self, op: ObjectSendOp) -> bool:
+        return self.source in (ANY, op.channel.source)
+
+    def waiting(self, fibre) -> str:
+        return f"recv_obj(source={'anyone' if self.source == ANY else self.source}, tag={self.key[2]})"
+
+
 class CollectiveCall(Event):
     """One collective call of all members of a communicator: which ranks have called so far, and with what."""
 
@@ -181,7 +200,7 @@ class Transport:
         self.record = self.wire.extend
         self.channels: dict[tuple, Channel] = {}  # (context, source, dest, tag)
         self.objects = defaultdict(list)  # (context, dest, tag) -> pickled objects
-        self.listeners = {}  # (context, dest, tag) -> (fibre, source) blocked in recv_obj
+        self.listeners: dict[tuple, Fibre] = {}  # (context, dest, tag) -> the one blocked in recv_obj
         self.calls: dict[tuple[int, int], CollectiveCall] = {}  # (context, sequence number)
         self.n_calls = defaultdict(int)  # (context, rank) -> collectives that the rank has called
         self.unwaited: dict = {}  # works that were started and not waited for so far, in order
@@ -312,15 +331,20 @@ class Transport:
         op.seq = self.sequence = self.sequence + 1
         self.objects[key].append(op)
         listener = self.listeners.get(key)
-        if listener and listener[1] in (ANY, op.channel.source):
-            first = min(q.arrival for q in self.objects[key] if listener[1] in (ANY, q.channel.source))
-            self.wake(listener[0], max(listener[0].now, first))
+        if listener and listener.waits.takes(op):
+            self.wake(listener, max(listener.now, min(self.arrivals(listener.waits))))
 
-    def listen(self, fibre: Fibre, key: tuple[Any, ...], source: int, what: BlockReason) -> None:
-        """Block until an object for `key`, which is (context, dest, tag), has come from `source`."""
-        self.listeners[key] = (fibre, source)
-        self.scheduler.block(fibre, what)
-        del self.listeners[key]
+    def arrivals(self, event: ObjectRecvOp) -> list[float]:
+        """Return when the objects in flight arrive that a receive may get."""
+        return [op.arrival for op in self.objects[event.key] if event.takes(op)]
+
+    def listen(self, fibre: Fibre, event: ObjectRecvOp) -> None:
+        """Block until an object has come that `event` may get."""
+        if arrivals := self.arrivals(event):  # a rank whose clock is earlier may still send one that arrives before
+            self.wake(fibre, max(fibre.now, min(arrivals)))
+        self.listeners[event.key] = fibre
+        self.block(fibre, event)
+        del self.listeners[event.key]
 
     # -- collectives ---------------------------------------------------------------------------------------------------
     def join(self, call: Call, rank: int, members: list[Fibre], context: int) -> CollectiveCall:
