@@ -111,7 +111,7 @@ class SimComm(Communicator):
         if not isinstance(event, SendOp):  # its time is known, or it completes without this rank
             channel = self._outgoing[(dest, tag) if tag else dest]
             event = SendOp(self._fibre, channel, x, self._fibre.now, event)
-        return SendWork(self, event, eager, None if eager else x)
+        return SendWork(self, event, eager, x)
 
     def send(self, x, dest, tag=0):
         self._transport.wait_for(self._fibre, self._begin_send(x, dest, tag))

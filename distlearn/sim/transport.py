@@ -387,21 +387,25 @@ class Transport:
 
 
 class SimWork:
-    """A handle on an event, for one rank, which must wait for it."""
+    """A handle on an event, for one rank, which must wait for it; an array `x` of it must not change before that."""
 
-    __slots__ = ("_comm", "_event", "rank", "site")
+    __slots__ = ("_comm", "_event", "_snapshot", "_x", "rank", "site")
 
-    def __init__(self, comm, event, site=None):
+    def __init__(self, comm, event, site=None, x=None, snapshot=None):
         self._comm, self._event, self.rank = comm, event, comm.rank
+        self._x, self._snapshot = x, snapshot
         self.site = call_site() if site is None else site
         comm._transport.unwaited[self] = None
 
     def __str__(self) -> str:
         return self._event.waiting(self._comm._fibre)
 
-    def _wait(self) -> None:
+    def _wait(self, call: str = "") -> None:
         self._comm._transport.unwaited.pop(self, None)
         self._comm._transport.wait_for(self._comm._fibre, self._event)
+        if self._snapshot is not None and not same_bytes(self._x, self._snapshot):
+            raise CommError(f"rank {self.rank}: the array given to i{call} was changed before wait() ({self.site})")
+        self._snapshot = None
 
     def done(self) -> bool:
         self._comm._poll(self._event)
@@ -414,22 +418,17 @@ class SimWork:
 class SendWork(SimWork):
     """A send in progress."""
 
-    __slots__ = ("_eager", "_snapshot", "_x")
+    __slots__ = ("_eager",)
 
-    def __init__(self, comm, op, eager, x=None):
-        super().__init__(comm, op)
-        self._eager, self._x = eager, x
-        self._snapshot = None if x is None else x.copy()
+    def __init__(self, comm, op, eager: bool, x):
+        super().__init__(comm, op, x=x, snapshot=None if eager else x.copy())
+        self._eager = eager
         if eager:
             comm._transport.unwaited.pop(self)
 
     def wait(self) -> None:
         if not self._eager:
-            self._wait()
-        if self._snapshot is not None and not same_bytes(self._x, self._snapshot):
-            call = self._event.shown()
-            raise CommError(f"rank {self.rank}: the array given to i{call} was changed before wait() ({self.site})")
-        self._snapshot = None
+            self._wait(self._event.shown())
 
     def done(self) -> bool:
         return super().done() or self._eager
@@ -446,13 +445,13 @@ class RecvWork(SimWork):
 
 
 class CollectiveWork(SimWork):
-    """A collective in progress whose array `x` must not change before `wait`, which checks it."""
+    """A collective in progress."""
 
-    __slots__ = ("_call", "_result", "_snapshot", "_x")
+    __slots__ = ("_call", "_result")
 
     def __init__(self, comm, event, call, x, snapshot):
-        super().__init__(comm, event, call.site)
-        self._call, self._x, self._snapshot, self._result = call, x, snapshot, None
+        super().__init__(comm, event, call.site, x, snapshot)
+        self._call, self._result = call, None
 
     def __str__(self) -> str:
         return f"{self._call.name} of {self._x.nbytes} bytes"
@@ -460,11 +459,8 @@ class CollectiveWork(SimWork):
     def wait(self):
         if self._snapshot is None:
             return self._result  # waited for before
-        self._wait()
-        if not same_bytes(self._x, self._snapshot):
-            name = self._call.name
-            raise CommError(f"rank {self.rank}: the array given to i{name} was changed before wait() ({self.site})")
-        self._result, self._snapshot = self._event.results[self.rank], None
+        self._wait(self._call.name)
+        self._result = self._event.results[self.rank]
         if self._call.name == "all_reduce":
             self._x[...] = self._result
             self._result = self._x
