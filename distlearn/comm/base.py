@@ -198,16 +198,18 @@ class Communicator:
         check_apart("send_recv", x, out, self.rank)
         return self._send_recv(sent, received)
 
-    def _checked_send(self, x, dest, tag) -> tuple[Any, ...]:
-        check_peer("dest", dest, self.rank, self.size)
+    def _check_peer_and_tag(self, end: str, peer, tag) -> None:
+        check_peer(end, peer, self.rank, self.size)
         check_tag(tag, self.rank, self.n_tags)
+
+    def _checked_send(self, x, dest, tag) -> tuple[Any, ...]:
+        self._check_peer_and_tag("dest", dest, tag)
         check_buffer("send", x, self.rank)
         self._note("send(dest", dest, tag, x.nbytes)
         return x, int(dest), int(tag)
 
     def _checked_recv(self, out, source, tag) -> tuple[Any, ...]:
-        check_peer("source", source, self.rank, self.size)
-        check_tag(tag, self.rank, self.n_tags)
+        self._check_peer_and_tag("source", source, tag)
         check_output("recv", out, self.rank)
         self._note("recv(source", source, tag, out.nbytes)
         return out, int(source), int(tag)
@@ -215,8 +217,7 @@ class Communicator:
     # -- between two ranks: anything that can be pickled ---------------------------------------------------------------
     def send_obj(self, obj: Any, dest: int, tag: int = 0) -> None:
         """Send a pickled object; may block until it is received."""
-        check_peer("dest", dest, self.rank, self.size)
-        check_tag(tag, self.rank, self.n_tags)
+        self._check_peer_and_tag("dest", dest, tag)
         self._note("send_obj(dest", dest, tag)
         self._send_obj(obj, int(dest), int(tag))
 
@@ -235,23 +236,23 @@ class Communicator:
         The result is the same on all ranks. Sums of float16 are exact and rounded once, in every world; NCCL alone, and
         the algorithms of `comm.collectives` where you call them yourself, round at every hop.
         """
-        check_reduction("all_reduce", x, op, self.rank)
-        return self._all_reduce(self._call("all_reduce", x, f"op={op!r}"), x, op)
+        return self._all_reduce(self._checked_reduction("all_reduce", x, op), x, op)
 
     def iall_reduce(self, x: Array, op: str = "sum") -> Work:
         """Start an `all_reduce`; do not touch `x` before `wait`."""
-        check_reduction("all_reduce", x, op, self.rank)
-        return self._iall_reduce(self._call("all_reduce", x, f"op={op!r}"), x, op)
+        return self._iall_reduce(self._checked_reduction("all_reduce", x, op), x, op)
 
     def reduce_scatter(self, x: Array, op: str = "sum") -> Array:
         """Reduce the flat array `x` over ranks; return this rank's share, as `numpy.array_split(x, size)` cuts them."""
-        check_reduction("reduce_scatter", x, op, self.rank, in_place=False)
-        return self._reduce_scatter(self._call("reduce_scatter", x, f"op={op!r}"), x, op)
+        return self._reduce_scatter(self._checked_reduction("reduce_scatter", x, op), x, op)
 
     def ireduce_scatter(self, x: Array, op: str = "sum") -> Work:
         """Start a `reduce_scatter`; do not touch `x` before `wait`, which returns the share."""
-        check_reduction("reduce_scatter", x, op, self.rank, in_place=False)
-        return self._ireduce_scatter(self._call("reduce_scatter", x, f"op={op!r}"), x, op)
+        return self._ireduce_scatter(self._checked_reduction("reduce_scatter", x, op), x, op)
+
+    def _checked_reduction(self, name: str, x, op: str) -> Call:
+        check_reduction(name, x, op, self.rank, in_place=name == "all_reduce")
+        return self._call(name, x, f"op={op!r}")
 
     def all_gather(self, x: Array) -> Array:
         """Return the `x` of every rank, stacked: ``(size, *x.shape)``. Shapes must agree."""

@@ -18,7 +18,7 @@ from numpy import float16, ndarray
 from ..backend import get_xp
 from ..comm import collectives
 from ..comm.base import Communicator
-from ..comm.calls import check_apart, check_buffer, check_output, check_peer, check_report, check_tag, reduced
+from ..comm.calls import check_apart, check_buffer, check_output, check_peer, check_tag, reduced
 from ..comm.network.cost import BY_ROWS
 from ..shares import shares
 from ..trace import Span
@@ -55,13 +55,9 @@ class SimComm(Communicator):
         self.members = transport.group(context, members)
         self.recorder = None if self.internal else transport.recorders[fibre.rank]
         self.clock = SimClock(transport, fibre) if clock is None else clock
+        if fibre.rank == 0 and transport.world.report:
+            self._report = transport.world.report
         self._outgoing, self._incoming = {}, {}  # (peer, tag), or peer where tag is 0 -> channel
-
-    def report(self, step, total, **values):
-        """Pass rank 0's progress to the world's `report`."""
-        check_report(self.rank, step, total)
-        if self._fibre.rank == 0 and self._transport.world.report:
-            self._transport.world.report(step, total, **values)
 
     # -- arrays: as in the base class, but for speed ranks and tags are checked once per channel, not per message
     def _open(self, what, peer, tag):

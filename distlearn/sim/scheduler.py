@@ -33,8 +33,6 @@ from ..comm.calls import OWN, call_site
 class BlockReason:
     """The reason why a fibre is blocked, in words, where it is not an event of the transport."""
 
-    __slots__ = ("_text",)
-
     def __init__(self, text: str):
         self._text = text
 
@@ -45,32 +43,12 @@ class BlockReason:
 class NetworkCard:
     """A rank's network card, which sends one message after another."""
 
-    __slots__ = ("free", "users")
-
     def __init__(self):
         self.free, self.users = 0.0, 0
 
 
 class Fibre:
     """One thread of control and its virtual clock: a rank's own, or one that runs a collective for it."""
-
-    __slots__ = (
-        "call",
-        "failures",
-        "greenlet",
-        "nic",
-        "now",
-        "order",
-        "rank",
-        "result",
-        "seconds_run",
-        "since",
-        "switch",
-        "task",
-        "ticket",
-        "timeline",
-        "waits",
-    )  # fmt: skip
 
     def __init__(self, rank: int, order: int):
         self.rank, self.order = rank, order
@@ -304,8 +282,6 @@ class CommTimeline:
 
     # A collective is placed when its last rank has joined it, which on the simulator can come after a later one has
     # been placed: ranks run ahead of each other in virtual time. So there can be a free interval before existing ones.
-
-    __slots__ = ("_busy",)
 
     def __init__(self):
         self._busy: list[tuple[float, float]] = []  # disjoint, in order

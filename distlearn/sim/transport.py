@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 class Channel:
     """The messages from one rank to another with one tag, in order: sends or receives that have not been matched."""
 
-    __slots__ = ("context", "dest", "internal", "label", "receiver", "recvs", "sender", "sends", "source", "tag")
-
     def __init__(self, comm, source: int, dest: int, tag: int):
         self.context, self.internal = comm._context, comm.internal
         self.sender, self.receiver = comm._members[source].rank, comm._members[dest].rank
@@ -159,8 +157,6 @@ class CollectiveCall(Event):
 
 class Completion(Event):
     """The end of a non-blocking collective, which runs in its own fibre."""
-
-    __slots__ = ("call", "results", "waiters", "when")
 
     def __init__(self, call: CollectiveCall, owner: Fibre):
         self.call, self.waiters, self.results, self.when = call, [owner], {}, None
