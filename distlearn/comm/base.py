@@ -236,23 +236,23 @@ class Communicator:
         The result is the same on all ranks. Sums of float16 are exact and rounded once, in every world; NCCL alone, and
         the algorithms of `comm.collectives` where you call them yourself, round at every hop.
         """
-        return self._all_reduce(self._checked_reduction("all_reduce", x, op), x, op)
+        check_reduction("all_reduce", x, op, self.rank)
+        return self._all_reduce(self._call("all_reduce", x, f"op={op!r}"), x, op)
 
     def iall_reduce(self, x: Array, op: str = "sum") -> Work:
         """Start an `all_reduce`; do not touch `x` before `wait`."""
-        return self._iall_reduce(self._checked_reduction("all_reduce", x, op), x, op)
+        check_reduction("all_reduce", x, op, self.rank)
+        return self._iall_reduce(self._call("all_reduce", x, f"op={op!r}"), x, op)
 
     def reduce_scatter(self, x: Array, op: str = "sum") -> Array:
         """Reduce the flat array `x` over ranks; return this rank's share, as `numpy.array_split(x, size)` cuts them."""
-        return self._reduce_scatter(self._checked_reduction("reduce_scatter", x, op), x, op)
+        check_reduction("reduce_scatter", x, op, self.rank, in_place=False)
+        return self._reduce_scatter(self._call("reduce_scatter", x, f"op={op!r}"), x, op)
 
     def ireduce_scatter(self, x: Array, op: str = "sum") -> Work:
         """Start a `reduce_scatter`; do not touch `x` before `wait`, which returns the share."""
-        return self._ireduce_scatter(self._checked_reduction("reduce_scatter", x, op), x, op)
-
-    def _checked_reduction(self, name: str, x, op: str) -> Call:
-        check_reduction(name, x, op, self.rank, in_place=name == "all_reduce")
-        return self._call(name, x, f"op={op!r}")
+        check_reduction("reduce_scatter", x, op, self.rank, in_place=False)
+        return self._ireduce_scatter(self._call("reduce_scatter", x, f"op={op!r}"), x, op)
 
     def all_gather(self, x: Array) -> Array:
         """Return the `x` of every rank, stacked: ``(size, *x.shape)``. Shapes must agree."""

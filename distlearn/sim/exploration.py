@@ -142,7 +142,6 @@ class OrderedTransport(Transport):
             raise CommError(f"rank {fibre.rank}: the run has more than {self.max_steps} operations; does it ever end?")
 
     def send(self, fibre, channel, x):
-        self.count(fibre)
         number = self._note_send(channel)
         event = super().send(fibre, channel, x)
         if isinstance(event, SendOp):

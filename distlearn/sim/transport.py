@@ -264,16 +264,8 @@ class Transport:
     # -- sends and receives --------------------------------------------------------------------------------------------
     def send(self, fibre: Fibre, channel: Channel, x) -> float | SendOp:
         """Send `x`: return when it is received or buffered, or the operation to wait for."""
-        nbytes, nic = x.nbytes, fibre.nic
-        if self.plain and not nic.users:  # as in `launch`, which would cost a call per message
-            now = start = fibre.now
-            if nic.free > start:
-                start = nic.free
-            arrival = start + (self.alpha + nbytes / self.beta)
-            nic.free = arrival - self.alpha
-            self.record((channel.sender, channel.receiver, nbytes, now, arrival, channel.label))
-        else:
-            arrival = self.launch(fibre, channel, nbytes)
+        nbytes = x.nbytes
+        arrival = self.launch(fibre, channel, nbytes)
         eager = nbytes <= self.eager_limit
         recvs = channel.recvs
         if not recvs:
