@@ -242,6 +242,25 @@ def check_state_shapes(what: str, optimizer) -> None:
                 raise ValueError(f"{what}: the optimizer's state of {p.name!r} has another shape: {array.shape}")
 
 
+def sub_optimizer(what: str, optimizer: Optimizer, params, size: int, specs=MappingProxyType({})) -> Optimizer:
+    """Make an optimizer like another one for a rank's parameters, with their states; of those in `specs` it has shards.
+
+    `size` is the number of ranks that hold the optimizer's parameters together.
+    """
+    sharded = [p.name for p in optimizer.params if p.name in specs and specs[p.name].is_sharded]
+    scope, held = "model" if size == 1 else "parameter", "a rank holds some of the parameters"
+    if sharded:
+        scope, held = "element", f"{sharded[0]} is sharded over {size} ranks"
+    require_scope(what, optimizer, scope, held)
+    here = {p.name: p for p in params}
+    made = optimizer.rebind([here[p.name] for p in optimizer.params if p.name in here])
+    if sharded:
+        check_state_shapes(what, optimizer)
+        state = sharded_state([], made, lambda name, shape: specs.get(name) or ShardSpec(tuple(shape)))
+        load_into(state, named_arrays([], optimizer))
+    return made
+
+
 def summed_norm(params: list[Any], comms, like) -> float:
     """Return the length of the gradients of several ranks as one vector: one all-reduce over each communicator."""
     squared = get_xp(like).array([global_norm(params) ** 2], dtype=np.float64)
