@@ -12,7 +12,8 @@ import numpy as np
 
 from ...backend import to_numpy
 from ...nn.container import check_unique_names
-from ...nn.layer import unfit, walk
+from ...nn.layer import unfit
+from ...nn.recompute import generators
 from ...optim.optimizer import state_arrays
 from ..data.replicas import checksum
 from ..sharding import ShardSpec, assemble, counting, of_rank
@@ -144,12 +145,6 @@ def _states_of(strategy, n: int, scalars: dict[str, Any]) -> list[Any]:
         return by_rank[0]
     part, steps = strategy.rank, scalars["steps"]  # ranks that share samples draw the same masks
     return [np.random.default_rng([steps, part, i]).bit_generator.state for i in range(n)]
-
-
-def generators(model) -> list[np.random.Generator]:
-    """Return the random number generators of a model's layers, in order."""
-    found = [layer.rng for layer in walk(model)]
-    return [rng for rng in found if isinstance(rng, np.random.Generator)]
 
 
 def all_generators(strategy) -> list[np.random.Generator]:
