@@ -155,9 +155,8 @@ class FaultyTransport(Transport):
         self.timelines = [FailureTimeline(r, world.failures, world.detection) for r in range(world.size)]
         for fibre, timeline in zip(scheduler.fibres, self.timelines, strict=True):
             fibre.failures = timeline
-        scheduler.monitor, self.block = self._watch, self._block_and_note
+        scheduler.monitor = self._watch
         self.plain = False  # the network must be asked for every message
-        self.blocked: dict[int, tuple[Fibre, object]] = {}  # by rank of the world: what may have to be woken
         self.known: dict[tuple[int, int], set[int]] = {}  # (context, rank) -> lost ranks that recv_obj has reported
         self._n_partial = 0
 
@@ -257,13 +256,6 @@ class FaultyTransport(Transport):
             super().listen(fibre, event)
             arrived = min(self.arrivals(event), default=math.inf) <= fibre.now
 
-    def _block_and_note(self, fibre: Fibre, event) -> None:
-        self.blocked[fibre.rank] = (fibre, event)
-        try:
-            self.scheduler.block(fibre, event)
-        finally:
-            self.blocked.pop(fibre.rank, None)
-
     def _is_pending(self, fibre: Fibre, event) -> bool:
         return event.when is None or (event.__class__ is CollectiveCall and fibre.rank in event.failed_ranks)
 
@@ -315,8 +307,9 @@ class FaultyTransport(Transport):
         for timeline in self.timelines:
             if timeline.noticed_at == when:
                 self.trace.spans.append(Span(timeline.rank, "failure", timeline.loss.kind, timeline.lost_at, when))
-        for fibre, event in list(self.blocked.values()):
-            if self._is_pending(fibre, event):
+        for fibre in self.scheduler.fibres:
+            event = fibre.waits
+            if isinstance(event, Event) and self._is_pending(fibre, event):
                 now, fibre.now = fibre.now, max(fibre.now, when)
                 hopeless = self.problem(fibre, event) is not None
                 fibre.now = now
