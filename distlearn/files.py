@@ -1,6 +1,7 @@
 """Files that are whole or not there."""
 
 import os
+import platform
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,8 @@ from pathlib import Path
 def whole_file(path):
     """Give the path of a new file or folder beside `path`, which takes its place once written, or is removed."""
     path = Path(path)
-    fresh = path.with_name(f".new-{os.getpid()}-{path.name}")  # figures are saved by the end of the name
+    # several machines may share a disk, and figures are saved by the end of the name
+    fresh = path.with_name(f".new-{platform.node()}-{os.getpid()}-{path.name}")
     try:
         yield fresh
         os.replace(fresh, path)

@@ -198,16 +198,18 @@ class Communicator:
         check_apart("send_recv", x, out, self.rank)
         return self._send_recv(sent, received)
 
-    def _checked_send(self, x, dest, tag) -> tuple[Any, ...]:
-        check_peer("dest", dest, self.rank, self.size)
+    def _check_peer_and_tag(self, end: str, peer, tag) -> None:
+        check_peer(end, peer, self.rank, self.size)
         check_tag(tag, self.rank, self.n_tags)
+
+    def _checked_send(self, x, dest, tag) -> tuple[Any, ...]:
+        self._check_peer_and_tag("dest", dest, tag)
         check_buffer("send", x, self.rank)
         self._note("send(dest", dest, tag, x.nbytes)
         return x, int(dest), int(tag)
 
     def _checked_recv(self, out, source, tag) -> tuple[Any, ...]:
-        check_peer("source", source, self.rank, self.size)
-        check_tag(tag, self.rank, self.n_tags)
+        self._check_peer_and_tag("source", source, tag)
         check_output("recv", out, self.rank)
         self._note("recv(source", source, tag, out.nbytes)
         return out, int(source), int(tag)
@@ -215,8 +217,7 @@ class Communicator:
     # -- between two ranks: anything that can be pickled ---------------------------------------------------------------
     def send_obj(self, obj: Any, dest: int, tag: int = 0) -> None:
         """Send a pickled object; may block until it is received."""
-        check_peer("dest", dest, self.rank, self.size)
-        check_tag(tag, self.rank, self.n_tags)
+        self._check_peer_and_tag("dest", dest, tag)
         self._note("send_obj(dest", dest, tag)
         self._send_obj(obj, int(dest), int(tag))
 

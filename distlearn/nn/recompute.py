@@ -275,22 +275,22 @@ class Recompute(Container):
         return self.layers[0].output_shape(shape)
 
 
-def _generators(layer) -> list[Any]:
+def generators(layer) -> list[Any]:
     """List the random generators of a layer and of all layers inside it, each once."""
     return list({id(part.rng): part.rng for part in walk(layer) if part.rng is not None}.values())
 
 
 def states(layer) -> list[Any]:
     """Return the states of a layer's random generators."""
-    return [rng.bit_generator.state for rng in _generators(layer)]
+    return [rng.bit_generator.state for rng in generators(layer)]
 
 
 @contextmanager
 def drawing_from(layer, before):
     """Draw a layer's random numbers from given states; afterwards the generators are where they were."""
     now = states(layer)
-    for rng, state in zip(_generators(layer), before, strict=True):
+    for rng, state in zip(generators(layer), before, strict=True):
         rng.bit_generator.state = state
     yield
-    for rng, state in zip(_generators(layer), now, strict=True):
+    for rng, state in zip(generators(layer), now, strict=True):
         rng.bit_generator.state = state

@@ -25,7 +25,7 @@ from .pipeline.stages import layer_costs
 from .pipeline.strategy import Pipeline
 from .sharding import ShardSpec
 from .strategy import Strategy, check_whole, summed_norm, update
-from .tensor import parallelize, sub_optimizer
+from .tensor import parallelize, shard_optimizer
 
 if TYPE_CHECKING:
     from ..comm.base import Communicator
@@ -96,7 +96,7 @@ class Hybrid(Strategy):
         self.axes, self.mesh = split_axes(comm, {"dp": dp, "pp": pp, "tp": tp})
         super().__init__(comm, model, loss, optimizer)
         given, model = model, parallelize(model, self.mesh.tp)
-        optimizer, self.specs = sub_optimizer("Hybrid", optimizer, model, self.mesh.tp)
+        optimizer, self.specs = shard_optimizer("Hybrid", optimizer, model, self.mesh.tp)
         self.pipeline = Pipeline(
             self.mesh.pp,
             model,

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backend import Array, get_xp, rounded, single
+from ..data.batches import Batch
 from ..nn import GELU, Embedding, Identity, LayerNorm, Linear, ReLU, Residual, RMSNorm, Sequential, Sigmoid, Tanh
 from ..nn.attention import MultiHeadAttention, finish, merge, partial
 from ..nn.attention.dot_product import causal_mask, check_heads
 from ..nn.attention.multi_head import rotate
 from ..nn.attention.online import partial_backward
 from ..nn.layer import Layer
-from .data.bucket import GradientReducer
+from .data.data_parallel import DataParallel
 from .sharding import gather_parts, take_part
-from .strategy import Strategy, check_whole, update
+from .strategy import check_whole
 
 if TYPE_CHECKING:
     from ..comm.base import Communicator
-    from ..data.batches import Batch
     from ..nn.loss import Loss
     from ..optim.optimizer import Optimizer
 
@@ -166,7 +166,7 @@ BY_POSITION = (Embedding, GELU, Identity, LayerNorm, Linear, RMSNorm, ReLU, Sigm
 """Layers that treat every position separately."""
 
 
-class SequenceParallel(Strategy):
+class SequenceParallel(DataParallel):
     """Sequence (context) parallelism: every rank has the whole model and some positions of every sequence.
 
     Parameters
@@ -189,27 +189,18 @@ class SequenceParallel(Strategy):
 
     def __init__(self, comm: Communicator, model: Sequential, loss: Loss, optimizer: Optimizer):
         super().__init__(comm, model, loss, optimizer)
+        self.rank, self.size = 0, 1  # of the data: all ranks work on the same sequences
         self.model = shard_positions(model, comm)
-        self.reducer = GradientReducer(comm, self.model.params, like=self.model.params[0].data)
-        optimizer.follow(self.reducer.buckets)
 
     def step(self, batch: Batch) -> float:
         check_whole(self, batch, self.comm)
         if batch.x.ndim < 2 or batch.x.shape[:2] != batch.y.shape[:2]:
             shapes = f"inputs {batch.x.shape}, labels {batch.y.shape}"
             raise ValueError(f"SequenceParallel: {shapes}, expected (batch, length, ...) with a label for each")
-        comm = self.comm
-        self.reducer.clear()
-        mine = places(batch.x.shape[1], comm.size)[comm.rank]
+        mine = places(batch.x.shape[1], self.comm.size)[self.comm.rank]
         x, labels = take_part(batch.x, 1, mine), take_part(batch.y, 1, mine)
-        out, saved = self.model.forward(x, clock=self.clock)
-        loss, dy = self.loss(out, labels, batch.n)
-        dy /= comm.size  # the loss is a mean over this rank's positions, 1 / p of all
-        self.reducer.sums[0], self.reducer.sums[1] = loss / comm.size, len(batch.x) / comm.size
-        self.model.backward(dy, saved, on_grad=self.reducer.on_grad, clock=self.clock)
-        loss = self.reducer.finish(len(x), batch.n)
-        update(self.optimizer, self.clock)
-        return loss
+        # the loss is a mean over this rank's positions, 1 / p of all
+        return super().step(Batch(x, labels, batch.n * self.comm.size))
 
     def predict(self, x: Array) -> Array:
         """Return the model's output for whole sequences, on every rank; every rank must call."""

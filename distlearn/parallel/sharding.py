@@ -7,7 +7,6 @@ Partial()         ranks hold summands; the whole is their sum
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -206,12 +205,3 @@ def reduce_scatter_parts(comm, x, axis: int, parts: list[Any]):
         blocks[rank][at(axis, slice(0, width))] = x[at(axis, part, xp)]
     mine = comm.reduce_scatter(blocks.reshape(-1)).reshape(blocks.shape[1:])
     return xp.ascontiguousarray(mine[at(axis, slice(0, widths[comm.rank]))])
-
-
-def flat_shard(offset: int, shape: tuple[int, ...], mine: slice) -> tuple[slice, ShardSpec] | None:
-    """Return which part of a rank's piece of a flat array belongs to one array, and its spec."""
-    start, stop = max(offset, mine.start), min(offset + math.prod(shape), mine.stop)
-    if start >= stop:
-        return None
-    spec = ShardSpec(tuple(shape), Shard(None, slice(start - offset, stop - offset)))
-    return slice(start - mine.start, stop - mine.start), spec

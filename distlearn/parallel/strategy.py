@@ -19,12 +19,12 @@ from ..backend import Array, get_xp, has_values, rounded, single, to_numpy, view
 from ..comm.point_to_point import LocalComm
 from ..nn.container import check_unique_names
 from ..nn.layer import Statistic
+from ..nn.recompute import generators
 from ..optim.optimizer import SCOPES, Optimizer, Scope, global_norm, needs_whole, state_arrays
 from ..trace import Clock
 from .checkpoint.state import (
     check_state,
     differences,
-    generators,
     named_arrays,
     param_name,
     run_fingerprint,
@@ -249,6 +249,25 @@ def check_state_shapes(what: str, optimizer) -> None:
                 raise ValueError(f"{what}: the optimizer's state of {p.name!r} has another shape: {array.shape}")
 
 
+def sub_optimizer(what: str, optimizer: Optimizer, params, size: int, specs=MappingProxyType({})) -> Optimizer:
+    """Make an optimizer like another one for a rank's parameters, with their states; of those in `specs` it has shards.
+
+    `size` is the number of ranks that hold the optimizer's parameters together.
+    """
+    sharded = [p.name for p in optimizer.params if p.name in specs and specs[p.name].is_sharded]
+    scope, held = "model" if size == 1 else "parameter", "a rank holds some of the parameters"
+    if sharded:
+        scope, held = "element", f"{sharded[0]} is sharded over {size} ranks"
+    require_scope(what, optimizer, scope, held)
+    here = {p.name: p for p in params}
+    made = optimizer.rebind([here[p.name] for p in optimizer.params if p.name in here])
+    if sharded:
+        check_state_shapes(what, optimizer)
+        state = sharded_state([], made, lambda name, shape: specs.get(name) or ShardSpec(tuple(shape)))
+        load_into(state, named_arrays([], optimizer))
+    return made
+
+
 def summed_norm(params: list[Any], comms, like) -> float:
     """Return the length of the gradients of several ranks as one vector: one all-reduce over each communicator."""
     squared = get_xp(like).array([global_norm(params) ** 2], dtype=np.float64)
@@ -273,7 +292,7 @@ class Replicated(Strategy):
 
     def gather_params(self) -> dict[str, Array] | None:
         """Return copies of rank 0's parameters on rank 0, None elsewhere; nothing is sent."""
-        return {p.name: to_numpy(p.data).copy() for p in self.model.params} if self.rank == 0 else None
+        return {p.name: to_numpy(p.data).copy() for p in self.model.params} if self.world.rank == 0 else None
 
 
 def update(optimizer, clock: Clock) -> None:

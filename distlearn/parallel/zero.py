@@ -26,7 +26,7 @@ from ..nn.layer import Param
 from ..optim.optimizer import state_arrays
 from .checkpoint.state import named_arrays
 from .data.bucket import Bucket, group_params
-from .sharding import HeldElsewhere, Sharded, flat_shard, load_into
+from .sharding import HeldElsewhere, Shard, Sharded, ShardSpec, load_into
 from .strategy import (
     Strategy,
     average_statistics,
@@ -139,10 +139,11 @@ class ShardGroup:
         """Yield (parameter, part of `own`, spec) for all parameters of which this rank owns a part."""
         offset = 0
         for p in self.params:
-            found = flat_shard(offset, p.data.shape, self.mine)
+            start, stop = max(offset, self.mine.start), min(offset + p.size, self.mine.stop)
+            if start < stop:
+                spec = ShardSpec(tuple(p.data.shape), Shard(None, slice(start - offset, stop - offset)))
+                yield p, slice(start - self.mine.start, stop - self.mine.start), spec
             offset += p.size
-            if found is not None:
-                yield p, *found
 
 
 # -- strategy ----------------------------------------------------------------------------------------------------------

@@ -18,17 +18,18 @@ from numpy import float16, ndarray
 from ..backend import get_xp
 from ..comm import collectives
 from ..comm.base import Communicator
-from ..comm.calls import ANY, check_apart, check_buffer, check_output, check_peer, check_report, check_tag, reduced
+from ..comm.calls import check_apart, check_buffer, check_output, check_peer, check_tag, reduced
 from ..comm.network.cost import BY_ROWS
 from ..shares import shares
 from ..trace import Span
 from .clock import SimClock
 from .meta import Block, MetaArray
-from .scheduler import BlockReason, Fibre, check_caller, first_common
+from .scheduler import Fibre, check_caller, first_common
 from .transport import (
     CollectiveCall,
     CollectiveWork,
     Completion,
+    ObjectRecvOp,
     ObjectSendOp,
     RecvOp,
     RecvWork,
@@ -54,13 +55,9 @@ class SimComm(Communicator):
         self.members = transport.group(context, members)
         self.recorder = None if self.internal else transport.recorders[fibre.rank]
         self.clock = SimClock(transport, fibre) if clock is None else clock
+        if fibre.rank == 0 and transport.world.report:
+            self._report = transport.world.report
         self._outgoing, self._incoming = {}, {}  # (peer, tag), or peer where tag is 0 -> channel
-
-    def report(self, step, total, **values):
-        """Pass rank 0's progress to the world's `report`."""
-        check_report(self.rank, step, total)
-        if self._fibre.rank == 0 and self._transport.world.report:
-            self._transport.world.report(step, total, **values)
 
     # -- arrays: as in the base class, but for speed ranks and tags are checked once per channel, not per message
     def _open(self, what, peer, tag):
@@ -110,7 +107,7 @@ class SimComm(Communicator):
         if not isinstance(event, SendOp):  # its time is known, or it completes without this rank
             channel = self._outgoing[(dest, tag) if tag else dest]
             event = SendOp(self._fibre, channel, x, self._fibre.now, event)
-        return SendWork(self, event, eager, None if eager else x)
+        return SendWork(self, event, eager, x)
 
     def send(self, x, dest, tag=0):
         self._transport.wait_for(self._fibre, self._begin_send(x, dest, tag))
@@ -155,14 +152,11 @@ class SimComm(Communicator):
     def _recv_obj(self, source, tag):
         """Receive the object from `source` (or any rank) that arrives first."""
         check_caller(self._fibre)
-        transport, fibre, key = self._transport, self._fibre, (self._context, self.rank, tag)
-        box = transport.objects[key]
-        waiting = [q.arrival for q in box if source in (ANY, q.channel.source)]
-        if waiting:  # a rank whose clock is earlier may still send one that arrives before
-            transport.wake(fibre, max(fibre.now, min(waiting)))
-        what = "anyone" if source == ANY else source
-        transport.listen(fibre, key, source, BlockReason(f"recv_obj(source={what}, tag={tag})"))
-        op = min((q for q in box if source in (ANY, q.channel.source)), key=lambda q: (q.arrival, q.seq))
+        transport, fibre = self._transport, self._fibre
+        event = ObjectRecvOp((self._context, self.rank, tag), source)
+        transport.listen(fibre, event)
+        box = transport.objects[event.key]
+        op = min(filter(event.takes, box), key=lambda q: (q.arrival, q.seq))
         box.remove(op)
         transport.complete(op, fibre.now, op.fibre)
         return pickle.loads(op.payload)

@@ -23,8 +23,8 @@ from ..comm.base import CommError
 from ..comm.calls import ANY
 from .communicator import MessageComm
 from .copies import Copies
-from .scheduler import BlockReason, Fibre, Scheduler
-from .transport import Event, ObjectSendOp, SendOp, Transport
+from .scheduler import Fibre, Scheduler
+from .transport import ObjectRecvOp, ObjectSendOp, SendOp, Transport
 from .world import SimWorld
 
 # -- order -------------------------------------------------------------------------------------------------------------
@@ -80,18 +80,6 @@ def follow(decisions: list[Decision]) -> Callable[..., Any]:
         return decision
 
     return choose
-
-
-class AnyReceive(Event):
-    """A receive from any rank, until the network decides whose message it gets."""
-
-    __slots__ = ("key", "source", "when")
-
-    def __init__(self, key: tuple[Any, ...]):
-        self.key, self.source, self.when = key, None, None
-
-    def waiting(self, fibre) -> str:
-        return f"recv_obj(source=anyone, tag={self.key[2]})"
 
 
 class SpaceTimeEvent(NamedTuple):
@@ -154,7 +142,6 @@ class OrderedTransport(Transport):
             raise CommError(f"rank {fibre.rank}: the run has more than {self.max_steps} operations; does it ever end?")
 
     def send(self, fibre, channel, x):
-        self.count(fibre)
         number = self._note_send(channel)
         event = super().send(fibre, channel, x)
         if isinstance(event, SendOp):
@@ -196,10 +183,10 @@ class OrderedTransport(Transport):
         self._numbers[op] = self._note_send(op.channel)
         super().put_object(key, op)
 
-    def take_object(self, key: tuple[Any, ...], source: int) -> ObjectSendOp:
-        """Take the first object in flight from a rank of the communicator; its sender continues."""
-        op = next(op for op in self.objects[key] if op.channel.source == source)
-        self.objects[key].remove(op)
+    def take_object(self, event: ObjectRecvOp) -> ObjectSendOp:
+        """Take the first object in flight from the rank of a receive; its sender continues."""
+        op = next(filter(event.takes, self.objects[event.key]))
+        self.objects[event.key].remove(op)
         self._note_receive(op.channel, self._numbers[op])
         if op.when is None:
             self.complete(op, op.fibre.now, op.fibre)
@@ -213,7 +200,7 @@ class OrderedTransport(Transport):
         deliver = [
             Decision("deliver", fibre.rank, source)
             for fibre in blocked
-            if isinstance(fibre.waits, AnyReceive)
+            if isinstance(fibre.waits, ObjectRecvOp) and fibre.waits.source == ANY
             for source in dict.fromkeys(op.channel.sender for op in self.objects[fibre.waits.key])
         ]
         buffer = [Decision("buffer", f.rank) for f in blocked if isinstance(f.waits, SendOp)]
@@ -233,7 +220,7 @@ class OrderedTransport(Transport):
         return next(f for f in self.scheduler.names if f.rank == rank and isinstance(f.waits, kind))
 
     def _deliver(self, decision: Decision) -> None:
-        fibre = self._blocked(decision.rank, AnyReceive)
+        fibre = self._blocked(decision.rank, ObjectRecvOp)
         waiting = (op.channel for op in self.objects[fibre.waits.key])
         fibre.waits.source = next(channel.source for channel in waiting if channel.sender == decision.source)
         self.received[decision.rank].append(decision.source)
@@ -251,15 +238,14 @@ class OrderedComm(MessageComm):
     """A simulated rank's communicator in a world whose network's decisions are chosen."""
 
     def _recv_obj(self, source, tag):
-        transport, fibre, key = self._transport, self._fibre, (self._context, self.rank, tag)
+        transport, fibre = self._transport, self._fibre
         transport.count(fibre)
+        event = ObjectRecvOp((self._context, self.rank, tag), source)
         if source == ANY:
-            event = AnyReceive(key)
-            transport.scheduler.block(fibre, event)
-            source = event.source
-        elif not any(op.channel.source == source for op in transport.objects[key]):
-            transport.listen(fibre, key, source, BlockReason(f"recv_obj(source={source}, tag={tag})"))
-        return pickle.loads(transport.take_object(key, source).payload)
+            transport.block(fibre, event)  # until it is decided whose object it gets
+        elif not transport.arrivals(event):
+            transport.listen(fibre, event)
+        return pickle.loads(transport.take_object(event).payload)
 
     def _poll(self, event):
         raise CommError(f"rank {self.rank}: Work.done() depends on time, which chosen orders do not have; use wait()")

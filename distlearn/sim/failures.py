@@ -6,7 +6,7 @@ import math
 import pickle
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,8 +15,8 @@ from ..comm.base import CutOffError, PeerLostError
 from ..comm.calls import ANY, check_report
 from ..trace import Span
 from .communicator import SimComm
-from .scheduler import BlockReason, Fibre, GreenletExit, Scheduler
-from .transport import Channel, CollectiveCall, Event, ObjectSendOp, RecvOp, SendOp, Transport
+from .scheduler import Fibre, GreenletExit, Scheduler
+from .transport import Channel, CollectiveCall, Event, ObjectRecvOp, ObjectSendOp, RecvOp, SendOp, Transport
 
 # -- events ------------------------------------------------------------------------------------------------------------
 # What a simulated rank can wait for only in a world with failures.
@@ -24,16 +24,6 @@ from .transport import Channel, CollectiveCall, Event, ObjectSendOp, RecvOp, Sen
 
 class Vanished(Exception):
     """A message that will never be received."""
-
-
-class Listening(BlockReason):
-    """A `recv_obj` in progress."""
-
-    __slots__ = ("context", "key", "source", "when")
-
-    def __init__(self, text: str, key: tuple[Any, ...], source: int):
-        super().__init__(text)
-        self.key, self.context, self.source, self.when = key, key[0], source, None
 
 
 def abandon(event) -> None:
@@ -167,7 +157,6 @@ class FaultyTransport(Transport):
             fibre.failures = timeline
         scheduler.monitor = self._watch
         self.plain = False  # the network must be asked for every message
-        self.blocked: dict[int, tuple[Fibre, object]] = {}  # by rank of the world: what may have to be woken
         self.known: dict[tuple[int, int], set[int]] = {}  # (context, rank) -> lost ranks that recv_obj has reported
         self._n_partial = 0
 
@@ -248,39 +237,24 @@ class FaultyTransport(Transport):
                 if problem is not None:
                     abandon(event)
                     raise problem
-                self._block(fibre, event)
+                self.block(fibre, event)
             if event.when > fibre.now:
                 fibre.now = event.when
             fibre.failures.apply(fibre)
         super().wait_for(fibre, event)
 
-    def listen(self, fibre: Fibre, key: tuple[Any, ...], source: int, what: BlockReason) -> None:
+    def listen(self, fibre: Fibre, event: ObjectRecvOp) -> None:
         """Block until an object has arrived; raise once for every lost rank that might have sent it."""
         self.enter(fibre)
-        event = Listening(what.waiting(fibre), key, source)
-        box = self.objects[key]
-        while True:
-            coming = [q.arrival for q in box if source in (ANY, q.channel.source)]
-            if not coming or min(coming) > fibre.now:
-                problem = self.problem(fibre, event)
-                if problem is not None:
-                    if isinstance(problem, PeerLostError) and source == ANY:
-                        self.known.setdefault((key[0], fibre.rank), set()).update(problem.ranks)
-                    raise problem
-            if coming:
-                self.scheduler.wake(fibre, max(fibre.now, min(coming)))
-            self.listeners[key] = (fibre, source)
-            self._block(fibre, event)
-            del self.listeners[key]
-            if any(source in (ANY, q.channel.source) and q.arrival <= fibre.now for q in box):
-                return
-
-    def _block(self, fibre: Fibre, event) -> None:
-        self.blocked[fibre.rank] = (fibre, event)
-        try:
-            self.scheduler.block(fibre, event)
-        finally:
-            self.blocked.pop(fibre.rank, None)
+        arrived = False
+        while not arrived:
+            problem = self.problem(fibre, event)
+            if problem is not None and min(self.arrivals(event), default=math.inf) > fibre.now:
+                if isinstance(problem, PeerLostError) and event.source == ANY:
+                    self.known.setdefault((event.context, fibre.rank), set()).update(problem.ranks)
+                raise problem
+            super().listen(fibre, event)
+            arrived = min(self.arrivals(event), default=math.inf) <= fibre.now
 
     def _is_pending(self, fibre: Fibre, event) -> bool:
         return event.when is None or (event.__class__ is CollectiveCall and fibre.rank in event.failed_ranks)
@@ -288,7 +262,7 @@ class FaultyTransport(Transport):
     def problem(self, fibre: Fibre, event) -> Exception | None:
         """Return why the event will never happen for this fibre, as far as that is known by now."""
         reported = set()  # lost ranks that were reported to the fibre, which no longer waits for them
-        if event.__class__ is Listening and event.source == ANY:
+        if event.__class__ is ObjectRecvOp and event.source == ANY:
             reported = self.known.get((event.context, fibre.rank), reported)
         return self._cut_off(fibre) or self._peer_lost(fibre, event.context, self._needed(event), reported)
 
@@ -333,8 +307,9 @@ class FaultyTransport(Transport):
         for timeline in self.timelines:
             if timeline.noticed_at == when:
                 self.trace.spans.append(Span(timeline.rank, "failure", timeline.loss.kind, timeline.lost_at, when))
-        for fibre, event in list(self.blocked.values()):
-            if self._is_pending(fibre, event):
+        for fibre in self.scheduler.fibres:
+            event = fibre.waits
+            if isinstance(event, Event) and self._is_pending(fibre, event):
                 now, fibre.now = fibre.now, max(fibre.now, when)
                 hopeless = self.problem(fibre, event) is not None
                 fibre.now = now

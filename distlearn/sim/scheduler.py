@@ -5,10 +5,6 @@ runs at a time, until it blocks; then the ready rank with the smallest (time, ra
 by `wake`, at the time at which what it waits for will have happened. Nothing else decides the order, so two runs of the
 same program are identical, bit for bit.
 
-Ranks that do the same become ready one after another, nearly always in the order in which they will run. So the queue
-of ready fibres has two parts: an entry that sorts after the last one of the line is appended to it, which costs one
-comparison, and all others are put on a heap.
-
 The greenlet that called `run` is the hub: it starts ranks, and gets control back when one ends or when none is ready.
 """
 
@@ -17,7 +13,6 @@ from __future__ import annotations
 import itertools
 import time
 from bisect import bisect_right, insort
-from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
 from heapq import heappop, heappush
@@ -33,8 +28,6 @@ from ..comm.calls import OWN, call_site
 class BlockReason:
     """The reason why a fibre is blocked, in words, where it is not an event of the transport."""
 
-    __slots__ = ("_text",)
-
     def __init__(self, text: str):
         self._text = text
 
@@ -45,32 +38,12 @@ class BlockReason:
 class NetworkCard:
     """A rank's network card, which sends one message after another."""
 
-    __slots__ = ("free", "users")
-
     def __init__(self):
         self.free, self.users = 0.0, 0
 
 
 class Fibre:
     """One thread of control and its virtual clock: a rank's own, or one that runs a collective for it."""
-
-    __slots__ = (
-        "call",
-        "failures",
-        "greenlet",
-        "nic",
-        "now",
-        "order",
-        "rank",
-        "result",
-        "seconds_run",
-        "since",
-        "switch",
-        "task",
-        "ticket",
-        "timeline",
-        "waits",
-    )  # fmt: skip
 
     def __init__(self, rank: int, order: int):
         self.rank, self.order = rank, order
@@ -100,8 +73,7 @@ class Scheduler:
         self._fibre_of: dict[greenlet, Fibre] = {}
         self._idle: list[Fibre] = []
         self._to_start: list[Fibre] = []
-        self._line: deque[tuple[float, int, int, Fibre]] = deque()  # ready fibres: (time, order, ticket, fibre), sorted
-        self._heap: list[tuple[float, int, int, Fibre]] = []  # those woken out of order
+        self._ready: list[tuple[float, int, int, Fibre]] = []  # a heap of (time, order, ticket, fibre)
         self._measures = measures
         self._stopping = False
         self._failure: tuple[int, BaseException] | None = None
@@ -119,7 +91,7 @@ class Scheduler:
         if self.monitor is not None:
             self._start(Fibre(len(self.fibres), len(self.fibres)), self.monitor)
         try:
-            while (self._line or self._heap or self._to_start or not self.is_stuck()) and not self._failure:
+            while (self._ready or self._to_start or not self.is_stuck()) and not self._failure:
                 while self._to_start:
                     helper = self._to_start.pop()
                     self._start(helper, self._help)
@@ -209,11 +181,7 @@ class Scheduler:
     def wake(self, fibre: Fibre, when: float) -> None:
         """Make a fibre ready at `when`; the newest call counts."""
         fibre.ticket = ticket = fibre.ticket + 1
-        entry, line = (when, fibre.order, ticket, fibre), self._line
-        if not line or entry > line[-1]:
-            line.append(entry)
-        else:
-            heappush(self._heap, entry)
+        heappush(self._ready, (when, fibre.order, ticket, fibre))
 
     def block(self, fibre: Fibre, event) -> None:
         """Switch to other fibres until `fibre` is woken; its clock is then at the time it was woken for."""
@@ -223,9 +191,8 @@ class Scheduler:
         fibre.waits = event
         if self._measures:
             fibre.seconds_run += time.perf_counter() - fibre.since
-        line, heap = self._line, self._heap
-        while line or heap:
-            when, _, ticket, following = heappop(heap) if heap and not (line and line[0] < heap[0]) else line.popleft()
+        while self._ready:
+            when, _, ticket, following = heappop(self._ready)
             if ticket == following.ticket:
                 if when > following.now:
                     following.now = when
@@ -304,8 +271,6 @@ class CommTimeline:
 
     # A collective is placed when its last rank has joined it, which on the simulator can come after a later one has
     # been placed: ranks run ahead of each other in virtual time. So there can be a free interval before existing ones.
-
-    __slots__ = ("_busy",)
 
     def __init__(self):
         self._busy: list[tuple[float, float]] = []  # disjoint, in order

@@ -24,7 +24,7 @@ from ..comm.calls import ANY, Call, call_site, same_calls
 from ..comm.recorder import Recorder
 from ..trace import Message
 from .meta import MetaArray
-from .scheduler import BlockReason, Fibre, Scheduler, check_caller, getcurrent
+from .scheduler import Fibre, Scheduler, check_caller, getcurrent
 
 if TYPE_CHECKING:
     from .world import SimWorld
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 class Channel:
     """The messages from one rank to another with one tag, in order: sends or receives that have not been matched."""
-
-    __slots__ = ("context", "dest", "internal", "label", "receiver", "recvs", "sender", "sends", "source", "tag")
 
     def __init__(self, comm, source: int, dest: int, tag: int):
         self.context, self.internal = comm._context, comm.internal
@@ -116,6 +114,25 @@ class RecvOp(Event):
         return f"recv(source={self.channel.source}, tag={self.channel.tag})"
 
 
+class ObjectRecvOp(Event):
+    """A receive of an object, from one rank or from any; `key` is (context, dest, tag)."""
+
+    __slots__ = ("key", "source", "when")
+
+    def __init__(self, key: tuple[Any, ...], source: int):
+        self.key, self.source, self.when = key, source, None
+
+    @property
+    def context(self):
+        return self.key[0]
+
+    def takes(self, op: ObjectSendOp) -> bool:
+        return self.source in (ANY, op.channel.source)
+
+    def waiting(self, fibre) -> str:
+        return f"recv_obj(source={'anyone' if self.source == ANY else self.source}, tag={self.key[2]})"
+
+
 class CollectiveCall(Event):
     """One collective call of all members of a communicator: which ranks have called so far, and with what."""
 
@@ -140,8 +157,6 @@ class CollectiveCall(Event):
 
 class Completion(Event):
     """The end of a non-blocking collective, which runs in its own fibre."""
-
-    __slots__ = ("call", "results", "waiters", "when")
 
     def __init__(self, call: CollectiveCall, owner: Fibre):
         self.call, self.waiters, self.results, self.when = call, [owner], {}, None
@@ -181,7 +196,7 @@ class Transport:
         self.record = self.wire.extend
         self.channels: dict[tuple, Channel] = {}  # (context, source, dest, tag)
         self.objects = defaultdict(list)  # (context, dest, tag) -> pickled objects
-        self.listeners = {}  # (context, dest, tag) -> (fibre, source) blocked in recv_obj
+        self.listeners: dict[tuple, Fibre] = {}  # (context, dest, tag) -> the one blocked in recv_obj
         self.calls: dict[tuple[int, int], CollectiveCall] = {}  # (context, sequence number)
         self.n_calls = defaultdict(int)  # (context, rank) -> collectives that the rank has called
         self.unwaited: dict = {}  # works that were started and not waited for so far, in order
@@ -249,16 +264,8 @@ class Transport:
     # -- sends and receives --------------------------------------------------------------------------------------------
     def send(self, fibre: Fibre, channel: Channel, x) -> float | SendOp:
         """Send `x`: return when it is received or buffered, or the operation to wait for."""
-        nbytes, nic = x.nbytes, fibre.nic
-        if self.plain and not nic.users:  # as in `launch`, which would cost a call per message
-            now = start = fibre.now
-            if nic.free > start:
-                start = nic.free
-            arrival = start + (self.alpha + nbytes / self.beta)
-            nic.free = arrival - self.alpha
-            self.record((channel.sender, channel.receiver, nbytes, now, arrival, channel.label))
-        else:
-            arrival = self.launch(fibre, channel, nbytes)
+        nbytes = x.nbytes
+        arrival = self.launch(fibre, channel, nbytes)
         eager = nbytes <= self.eager_limit
         recvs = channel.recvs
         if not recvs:
@@ -312,15 +319,20 @@ class Transport:
         op.seq = self.sequence = self.sequence + 1
         self.objects[key].append(op)
         listener = self.listeners.get(key)
-        if listener and listener[1] in (ANY, op.channel.source):
-            first = min(q.arrival for q in self.objects[key] if listener[1] in (ANY, q.channel.source))
-            self.wake(listener[0], max(listener[0].now, first))
+        if listener and listener.waits.takes(op):
+            self.wake(listener, max(listener.now, min(self.arrivals(listener.waits))))
 
-    def listen(self, fibre: Fibre, key: tuple[Any, ...], source: int, what: BlockReason) -> None:
-        """Block until an object for `key`, which is (context, dest, tag), has come from `source`."""
-        self.listeners[key] = (fibre, source)
-        self.scheduler.block(fibre, what)
-        del self.listeners[key]
+    def arrivals(self, event: ObjectRecvOp) -> list[float]:
+        """Return when the objects in flight arrive that a receive may get."""
+        return [op.arrival for op in self.objects[event.key] if event.takes(op)]
+
+    def listen(self, fibre: Fibre, event: ObjectRecvOp) -> None:
+        """Block until an object has come that `event` may get."""
+        if arrivals := self.arrivals(event):  # a rank whose clock is earlier may still send one that arrives before
+            self.wake(fibre, max(fibre.now, min(arrivals)))
+        self.listeners[event.key] = fibre
+        self.block(fibre, event)
+        del self.listeners[event.key]
 
     # -- collectives ---------------------------------------------------------------------------------------------------
     def join(self, call: Call, rank: int, members: list[Fibre], context: int) -> CollectiveCall:
@@ -363,21 +375,25 @@ class Transport:
 
 
 class SimWork:
-    """A handle on an event, for one rank, which must wait for it."""
+    """A handle on an event, for one rank, which must wait for it; an array `x` of it must not change before that."""
 
-    __slots__ = ("_comm", "_event", "rank", "site")
+    __slots__ = ("_comm", "_event", "_snapshot", "_x", "rank", "site")
 
-    def __init__(self, comm, event, site=None):
+    def __init__(self, comm, event, site=None, x=None, snapshot=None):
         self._comm, self._event, self.rank = comm, event, comm.rank
+        self._x, self._snapshot = x, snapshot
         self.site = call_site() if site is None else site
         comm._transport.unwaited[self] = None
 
     def __str__(self) -> str:
         return self._event.waiting(self._comm._fibre)
 
-    def _wait(self) -> None:
+    def _wait(self, call: str = "") -> None:
         self._comm._transport.unwaited.pop(self, None)
         self._comm._transport.wait_for(self._comm._fibre, self._event)
+        if self._snapshot is not None and not same_bytes(self._x, self._snapshot):
+            raise CommError(f"rank {self.rank}: the array given to i{call} was changed before wait() ({self.site})")
+        self._snapshot = None
 
     def done(self) -> bool:
         self._comm._poll(self._event)
@@ -390,22 +406,17 @@ class SimWork:
 class SendWork(SimWork):
     """A send in progress."""
 
-    __slots__ = ("_eager", "_snapshot", "_x")
+    __slots__ = ("_eager",)
 
-    def __init__(self, comm, op, eager, x=None):
-        super().__init__(comm, op)
-        self._eager, self._x = eager, x
-        self._snapshot = None if x is None else x.copy()
+    def __init__(self, comm, op, eager: bool, x):
+        super().__init__(comm, op, x=x, snapshot=None if eager else x.copy())
+        self._eager = eager
         if eager:
             comm._transport.unwaited.pop(self)
 
     def wait(self) -> None:
         if not self._eager:
-            self._wait()
-        if self._snapshot is not None and not same_bytes(self._x, self._snapshot):
-            call = self._event.shown()
-            raise CommError(f"rank {self.rank}: the array given to i{call} was changed before wait() ({self.site})")
-        self._snapshot = None
+            self._wait(self._event.shown())
 
     def done(self) -> bool:
         return super().done() or self._eager
@@ -422,13 +433,13 @@ class RecvWork(SimWork):
 
 
 class CollectiveWork(SimWork):
-    """A collective in progress whose array `x` must not change before `wait`, which checks it."""
+    """A collective in progress."""
 
-    __slots__ = ("_call", "_result", "_snapshot", "_x")
+    __slots__ = ("_call", "_result")
 
     def __init__(self, comm, event, call, x, snapshot):
-        super().__init__(comm, event, call.site)
-        self._call, self._x, self._snapshot, self._result = call, x, snapshot, None
+        super().__init__(comm, event, call.site, x, snapshot)
+        self._call, self._result = call, None
 
     def __str__(self) -> str:
         return f"{self._call.name} of {self._x.nbytes} bytes"
@@ -436,11 +447,8 @@ class CollectiveWork(SimWork):
     def wait(self):
         if self._snapshot is None:
             return self._result  # waited for before
-        self._wait()
-        if not same_bytes(self._x, self._snapshot):
-            name = self._call.name
-            raise CommError(f"rank {self.rank}: the array given to i{name} was changed before wait() ({self.site})")
-        self._result, self._snapshot = self._event.results[self.rank], None
+        self._wait(self._call.name)
+        self._result = self._event.results[self.rank]
         if self._call.name == "all_reduce":
             self._x[...] = self._result
             self._result = self._x

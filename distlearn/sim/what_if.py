@@ -268,34 +268,19 @@ def _cost_on(network, before, recorded: dict[int, float], op: _Shared) -> dict[i
     return {rank: max(0.0, took + change) for rank, took in recorded.items()}
 
 
-def _program(operations: list[Operation], spans: list[Span]) -> deque:
-    """Return a rank's actions in order: ("compute", (name, seconds)), ("enter", operation), ("wait", operation)."""
-    events = [(place, what, op) for op in operations for place, what in zip(op.places, ("enter", "wait"), strict=True)]
-    program, time, first = deque(), 0.0, 0
-    for _, what, op in sorted(events, key=itemgetter(0)):
-        until = op.start if what == "enter" else op.waited
-        while first < len(spans) and spans[first].end <= time:
-            first += 1
-        program.extend(_computing(spans, first, time, until))
-        program.append((what, op))
-        time = max(time, until if what == "enter" else op.end)
-    program.extend(_computing(spans, first, time, max((span.end for span in spans), default=0.0)))
-    return program
-
-
 def _computing(spans: list[Span], first: int, time: float, until: float):
-    """Yield ("compute", (name, seconds)) of the time between two moments, by the outermost span."""
+    """Yield (name, seconds) of the time between two moments, by the outermost span."""
     for span in itertools.islice(spans, first, None):
         start, end = max(span.start, time), min(span.end, until)
         if span.start >= until:
             break
         if end > start:
             if start > time:
-                yield "compute", ("other", start - time)
-            yield "compute", (span.name.partition("[")[0], end - start)
+                yield "other", start - time
+            yield span.name.partition("[")[0], end - start
             time = end
     if until > time:
-        yield "compute", ("other", until - time)
+        yield "other", until - time
 
 
 class _Run:
@@ -303,45 +288,57 @@ class _Run:
 
     def __init__(self, trace: Trace, shared: dict[str, _Shared], costs, compute, slowdown):
         self.shared, self.costs, self.compute, self.slowdown = shared, costs, compute, slowdown
-        spans, operations, self.programs = defaultdict(list), defaultdict(list), {}
+        spans, operations = defaultdict(list), defaultdict(list)
         for span in sorted(trace.select(lane="compute"), key=attrgetter("start")):
             spans[span.rank].append(span)
         for op in trace.operations:
             operations[op.rank].append(op)
-        for rank in {*spans, *operations}:
-            self.programs[rank] = _program(operations[rank], spans[rank])
-        self.now = dict.fromkeys(self.programs, 0.0)
-        self.steps: dict[int, list] = {rank: [] for rank in self.programs}  # (Step, the operation waited for)
+        self.ranks = {rank: self._rank(rank, operations[rank], spans[rank]) for rank in {*spans, *operations}}
+        self.now = dict.fromkeys(self.ranks, 0.0)
+        self.steps: dict[int, list] = {rank: [] for rank in self.ranks}  # (Step, the operation waited for)
+        self.ready = deque(self.ranks)
         self.free: dict = defaultdict(float)  # until when a group is occupied
         self.before: dict = {}  # by group, the collective that occupies it
 
     def replay(self) -> Replay:
         """Run every rank until it waits for another, until all have ended."""
-        ready = deque(self.programs)
-        while ready:
-            self._advance(ready.popleft(), ready)
+        while self.ready:
+            next(self.ranks[self.ready.popleft()], None)
         spans = [Span(*step) for steps in self.steps.values() for step, _ in steps if step.end > step.start]
         return Replay(Trace(sorted(spans, key=attrgetter("end"))), self._critical_path())
 
-    def _advance(self, rank: int, ready: deque) -> None:
-        program = self.programs[rank]
-        while program:
-            action, what = program[0]
-            if action == "compute":
-                self._compute(rank, *what)
-            elif action == "enter":
-                self._enter(rank, self.shared[what.key], ready)
-            elif not self._wait(rank, self.shared[what.key]):
-                return
-            program.popleft()
+    def _rank(self, rank: int, operations: list[Operation], spans: list[Span]):
+        """Compute, enter operations and wait for them as in the recording; yield while another rank is not there."""
+        events = [(place, op) for op in operations for place in op.places]
+        time, first = 0.0, 0
+        for place, op in sorted(events, key=itemgetter(0)):
+            enters, shared = place == op.places[0], self.shared[op.key]
+            until = op.start if enters else op.waited
+            while first < len(spans) and spans[first].end <= time:
+                first += 1
+            self._compute(rank, _computing(spans, first, time, until))
+            if enters:
+                self._enter(rank, shared)
+            else:
+                while rank not in shared.done:
+                    shared.waiting.append(rank)
+                    yield
+                self._add(rank, "comm", op.name, max(self.now[rank], shared.done[rank]), shared)
+            time = max(time, until if enters else op.end)
+        self._compute(rank, _computing(spans, first, time, max((span.end for span in spans), default=0.0)))
 
-    def _compute(self, rank, name, seconds) -> None:
-        factor = self.compute.get(name, 1.0) if isinstance(self.compute, dict) else self.compute
-        start = self.now[rank]
-        self.now[rank] = start + seconds * factor * self.slowdown.get(rank, 1.0)
-        self.steps[rank].append((Step(rank, "compute", name, start, self.now[rank]), None))
+    def _add(self, rank: int, lane: str, name: str, end: float, op: _Shared | None) -> None:
+        """Add a step of a rank, which ends it at `end`."""
+        self.steps[rank].append((Step(rank, lane, name, self.now[rank], end), op))
+        self.now[rank] = end
 
-    def _enter(self, rank, op: _Shared, ready: deque) -> None:
+    def _compute(self, rank: int, parts) -> None:
+        for name, seconds in parts:
+            factor = self.compute.get(name, 1.0) if isinstance(self.compute, dict) else self.compute
+            end = self.now[rank] + seconds * factor * self.slowdown.get(rank, 1.0)
+            self._add(rank, "compute", name, end, None)
+
+    def _enter(self, rank: int, op: _Shared) -> None:
         op.entered[rank] = (self.now[rank], len(self.steps[rank]))
         if len(op.entered) < len(op.parts):
             return
@@ -352,16 +349,7 @@ class _Run:
         # the next collective begins where one rank has done this one
         self.free[op.group], self.before[op.group] = op.begins + min(seconds.values()), op
         op.done = {r: op.begins + s for r, s in seconds.items()}
-        ready.extend(op.waiting)
-
-    def _wait(self, rank, op: _Shared) -> bool:
-        start = self.now[rank]
-        if rank not in op.done:
-            op.waiting.append(rank)
-            return False
-        self.now[rank] = max(start, op.done[rank])
-        self.steps[rank].append((Step(rank, "comm", op.name, start, self.now[rank]), op))
-        return True
+        self.ready.extend(op.waiting)
 
     def _critical_path(self) -> list[Step]:
         """Trace back from the end of the last rank through its computing and the operations that it waited for."""

@@ -14,10 +14,11 @@ from ..data import Batch
 from ..nn import Conv2d, Flatten, Linear, MockDeviceArray, ReLU, Reshape, Sequential, SoftmaxCrossEntropy, Tanh, walk
 from ..nn.layer import Layer, Param, Statistic
 from ..nn.metrics import make_metric
+from ..nn.recompute import generators
 from ..optim import Momentum, Optimizer
 from ..optim.optimizer import needs_whole, state_arrays
 from ..parallel import Serial
-from ..parallel.checkpoint.state import capture, generators, restore
+from ..parallel.checkpoint.state import capture, restore
 from ..parallel.meta import meta_copy
 from ..sim import MetaArray, SimWorld
 

@@ -240,7 +240,7 @@ def test_two_writers_do_not_take_each_others_files(tmp_path):
 
 def test_what_nobody_finishes_is_removed_even_if_another_machine_began_it(tmp_path):
     store = CheckpointStore(tmp_path)
-    old, new = (tmp_path / f".step-0000000001.safetensors.another.host.{pid}.tmp" for pid in (1, 2))
+    old, new = (tmp_path / f".new-another.host-{pid}-step-0000000001.safetensors" for pid in (1, 2))
     for left in (old, new):
         left.write_bytes(b"half of it")
     os.utime(old, (1e9, 1e9))

@@ -123,12 +123,15 @@ class Collectives:
             return host, wide, nan_propagating(op, wide.dtype)
         return host, wide, getattr(self.mpi, (BOOL_OPS if x.dtype.kind == "b" else OPS)[op])
 
-    def guards(self, x, site) -> bool:
-        """Say whether `wait` checks that a call's array has not changed: on a CPU, in the first calls of a line."""
-        if not self.strict or not isinstance(x, np.ndarray):
-            return False
-        self.activity.guarded[site] += 1
-        return self.activity.guarded[site] <= GUARDED
+    def guarded(self, start, name: str, x, site, in_place: bool = False):
+        """Start an operation on `x`; on a CPU, in the first calls of a line, on a copy, with which `wait` compares."""
+        calls = self.activity.guarded
+        calls[site] += 1
+        if not self.strict or not isinstance(x, np.ndarray) or calls[site] > GUARDED:
+            return start(x)
+        before = self.copy(x)
+        result = self.copy(x) if in_place else None
+        return GuardedWork(start(result if in_place else before), name, x, before, result)
 
     def copy(self, x):
         """Copy an array into memory that earlier calls have used."""
@@ -138,10 +141,8 @@ class Collectives:
         return made
 
     def _iall_reduce(self, call, x, op):
-        if not self.guards(x, call.site):
-            return self._start_all_reduce(call, x, op)
-        before, mine = self.copy(x), self.copy(x)
-        return GuardedWork(self._start_all_reduce(call, mine, op), "iall_reduce", x, before, mine)
+        start = functools.partial(self._start_all_reduce, call, op=op)
+        return self.guarded(start, "iall_reduce", x, call.site, in_place=True)
 
     def _all_reduce(self, call, x, op):
         return self._start_all_reduce(call, x, op).wait()
@@ -159,10 +160,8 @@ class Collectives:
         return self._started(call, x.nbytes, start, request, finish)
 
     def _ireduce_scatter(self, call, x, op):
-        if not self.guards(x, call.site):
-            return self._start_reduce_scatter(call, x, op)
-        before = self.copy(x)
-        return GuardedWork(self._start_reduce_scatter(call, before, op), "ireduce_scatter", x, before)
+        start = functools.partial(self._start_reduce_scatter, call, op=op)
+        return self.guarded(start, "ireduce_scatter", x, call.site)
 
     def _reduce_scatter(self, call, x, op):
         return self._start_reduce_scatter(call, x, op).wait()
@@ -177,10 +176,7 @@ class Collectives:
         return self._started(call, x.nbytes, start, request, lambda _=wide: like(rounded(out, x.dtype), x))
 
     def _iall_gather(self, call, x):
-        if not self.guards(x, call.site):
-            return self._start_all_gather(call, x)
-        before = self.copy(x)
-        return GuardedWork(self._start_all_gather(call, before), "iall_gather", x, before)
+        return self.guarded(functools.partial(self._start_all_gather, call), "iall_gather", x, call.site)
 
     def _all_gather(self, call, x):
         return self._start_all_gather(call, x).wait()

@@ -148,9 +148,11 @@ class Messages:
 
     def _isend(self, x, dest, tag):
         site = call_site()
-        sent = self.copy(x) if self.guards(x, site) else x
-        work = self._start_send(sent, dest, tag, "send").started_at(site)
-        return work if sent is x else GuardedWork(work, f"isend(dest={dest}, tag={tag})", x, sent)
+
+        def start(sent):
+            return self._start_send(sent, dest, tag, "send").started_at(site)
+
+        return self.guarded(start, f"isend(dest={dest}, tag={tag})", x, site)
 
     def _irecv(self, out, source, tag):
         return self._start_recv(out, source, tag, "recv").started_at(call_site())

@@ -91,7 +91,7 @@ class Network:
 
     def message(self, nbytes: float) -> float:
         """Seconds that one message of `nbytes` takes."""
-        return self.alpha + nbytes / self.beta  # as in `route`, and, inlined for speed, in the simulator's transport
+        return self.alpha + nbytes / self.beta  # as in `route`, and in the simulator's transport
 
     def route(self, nbytes: float, source: int, dest: int) -> tuple[float, float, tuple[Any, ...]]:
         """Say how a message travels."""

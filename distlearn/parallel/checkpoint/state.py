@@ -12,7 +12,8 @@ import numpy as np
 
 from ...backend import to_numpy
 from ...nn.container import check_unique_names
-from ...nn.layer import unfit, walk
+from ...nn.layer import unfit
+from ...nn.recompute import generators
 from ...optim.optimizer import state_arrays
 from ..data.replicas import checksum
 from ..sharding import ShardSpec, assemble, counting, of_rank
@@ -147,12 +148,6 @@ def _states_of(strategy, scalars: dict[str, Any]) -> dict[str, Any]:
     if len(by_rank) == world.size and scalars["layout"] == strategy.layout:
         states |= by_rank[world.rank]["states"]
     return states
-
-
-def generators(model) -> list[np.random.Generator]:
-    """Return the random number generators of a model's layers, in order."""
-    found = [layer.rng for layer in walk(model)]
-    return [rng for rng in found if isinstance(rng, np.random.Generator)]
 
 
 def all_generators(strategy) -> dict[str, np.random.Generator]:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from ...bounds import check_number, check_positive
+from ...files import whole_file
 
 # -- file --------------------------------------------------------------------------------------------------------------
 # One checkpoint as one file that shows whether it is intact: safetensors with checksums.
@@ -120,7 +121,7 @@ def read(path) -> Checkpoint:
 # none. One that was damaged later is rejected by name, and the one before it is used.
 
 _NAME = re.compile(r"step-(\d{10})\.safetensors")
-_TEMPORARY = re.compile(r"\.step-\d{10}\.safetensors\.(.*)\.(\d+)\.tmp")
+_UNFINISHED = re.compile(r"\.new-(.*)-(\d+)-step-\d{10}\.safetensors")
 _LARGEST = 10**10 - 1
 _FORGOTTEN = 3600.0
 """Age after which an unfinished file counts as abandoned [s]."""
@@ -177,20 +178,14 @@ class CheckpointStore:
         check_number("CheckpointStore.save", whole=True, least=0, most=_LARGEST, step=step)
         data = to_bytes(checkpoint)
         self.folder.mkdir(parents=True, exist_ok=True)
-        for left in self.folder.glob(".step-*.tmp"):
+        for left in self.folder.glob(".new-*"):
             if _is_left(left):
                 left.unlink(missing_ok=True)
         path = self.path(step)
-        temporary = self.folder / f".{path.name}.{platform.node()}.{os.getpid()}.tmp"
-        try:
-            with open(temporary, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        with whole_file(path) as fresh, open(fresh, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
         _sync_folder(self.folder)
         for old in [s for s in self.steps if s <= step][: -self.keep]:
             self.path(old).unlink(missing_ok=True)
@@ -224,15 +219,15 @@ class CheckpointStore:
         return None
 
 
-def _is_left(temporary: Path) -> bool:
-    """Say whether the writer of a temporary file has died, as far as this machine can see."""
+def _is_left(unfinished: Path) -> bool:
+    """Say whether the writer of an unfinished checkpoint has died, as far as this machine can see."""
     import psutil
 
-    found = _TEMPORARY.fullmatch(temporary.name)
+    found = _UNFINISHED.fullmatch(unfinished.name)
     if found and found[1] == platform.node() and not psutil.pid_exists(int(found[2])):
         return True
     try:
-        return time.time() - temporary.stat().st_mtime > _FORGOTTEN
+        return time.time() - unfinished.stat().st_mtime > _FORGOTTEN
     except FileNotFoundError:  # finished since
         return False
 

@@ -52,7 +52,7 @@ class NaiveDataParallel(Replicated):
         self.model.backward(dy, saved, clock=self.clock)
         for p in self.optimizer.params:
             self.comm.all_reduce(p.grad)
-        sums = self.total(get_xp(batch.x).array([loss, len(batch.x)], np.float64))
+        sums = self.comm.all_reduce(get_xp(batch.x).array([loss, len(batch.x)], np.float64))
         check_global_rows(self.comm, float(sums[1]), batch.n)
         if self.statistics:
             average_statistics(self.comm, self.statistics, len(batch.x), batch.n)

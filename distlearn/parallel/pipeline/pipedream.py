@@ -14,9 +14,8 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..strategy import check_whole, update
+from ..strategy import check_whole, sub_optimizer, update
 from .schedule import Action
-from .stages import sub_optimizer
 from .strategy import StagedModel
 
 if TYPE_CHECKING:
@@ -137,7 +136,7 @@ class PipeDream(StagedModel):
         if optimizer.clip_norm is not None:
             raise ValueError(f"PipeDream: clip_norm is {optimizer.clip_norm}, but no rank sees the whole gradient")
         self._optimizers = {
-            s: sub_optimizer("PipeDream", self.optimizer, stage.params, comm.size == 1 and len(self.stages) == 1)
+            s: sub_optimizer("PipeDream", self.optimizer, stage.params, comm.size * len(self.stages))
             for s, stage in self.stages.items()
         }
         if any(a.kind in ("I", "W") for order in self.schedule.orders for a in order):

@@ -9,7 +9,6 @@ from typing import Any
 from ...bounds import check_positive
 from ...nn import Sequential
 from ...nn.container import gives_gradient
-from ..strategy import require_scope
 from .schedule import Action, Schedule
 
 # -- stages ------------------------------------------------------------------------------------------------------------
@@ -148,13 +147,6 @@ class StageParams:
             for p in params:
                 if not p.frozen:
                     sharing.all_reduce(p.grad)
-
-
-def sub_optimizer(what: str, optimizer, params, alone: bool):
-    """Return an optimizer like the one given, for some of its parameters, with the states that it has for them."""
-    require_scope(what, optimizer, "model" if alone else "parameter", "a rank holds some stages of the model")
-    mine = {id(p) for p in params}
-    return optimizer.rebind([p for p in optimizer.params if id(p) in mine])
 
 
 # -- stage comm --------------------------------------------------------------------------------------------------------

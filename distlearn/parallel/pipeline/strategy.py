@@ -21,9 +21,9 @@ from ...backend import Array, get_xp
 from ...nn.layer import walk
 from ...shares import shares
 from ..sharding import ShardSpec
-from ..strategy import Strategy, check_whole, summed_norm, update
+from ..strategy import Strategy, check_whole, sub_optimizer, summed_norm, update
 from .schedule import LANE, SCHEDULES, Action, Schedule, check_schedule
-from .stages import StageComm, StageParams, agree_on_boundaries, as_stages, sub_optimizer
+from .stages import StageComm, StageParams, agree_on_boundaries, as_stages
 
 if TYPE_CHECKING:
     from ...comm.base import Communicator
@@ -81,7 +81,7 @@ class StagedModel(Strategy):
         self._stage_params = StageParams(comm, model, pieces, self._rank_of)
         self.params = self._stage_params.params
         self.model = model.part([layer for stage in self.stages.values() for layer in stage.layers])
-        self.optimizer = sub_optimizer(type(self).__name__, optimizer, self.params, comm.size == 1)
+        self.optimizer = sub_optimizer(type(self).__name__, optimizer, self.params, comm.size)
         self.like = get_xp(model.params[0].data).zeros(0)  # of the whole model: a stage may have no parameters
         self.hold_in_shards(model, self.model)
         self._boundaries, self._boundaries_for = [], None

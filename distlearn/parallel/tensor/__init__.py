@@ -20,6 +20,6 @@ from .layers import (
     shard_specs,
 )
 from .rewrite import parallelize
-from .strategy import OneWeirdTrick, TensorParallel, boundary, sub_optimizer
+from .strategy import OneWeirdTrick, TensorParallel, boundary, shard_optimizer
 
 __all__ = sorted(name for name, value in globals().items() if callable(value))  # what is imported above

@@ -227,9 +227,6 @@ class SharedParams:
         return owners <= set(inside) and all(self._uses[layer] == n for layer, n in inside.items())
 
 
-def leaves(model: Layer):
-    """Yield the layers that are not containers, in order; one that is used several times is repeated."""
-    if not model.children:
-        yield model
-    for child in model.children:
-        yield from leaves(child)
+def leaves(model: Layer) -> list[Layer]:
+    """Return the layers that are not containers, in order; one that is used several times is repeated."""
+    return [layer for layer in walk(model) if not layer.children]

@@ -10,15 +10,13 @@ from ...backend import Array
 from ...nn import Dropout, Flatten, Linear, Sequential
 from ...optim import Optimizer
 from ...shares import shares
-from ..checkpoint.state import named_arrays
 from ..data.bucket import GradientReducer
-from ..sharding import ShardSpec, gather_parts, load_into, reduce_scatter_parts
+from ..sharding import gather_parts, reduce_scatter_parts
 from ..strategy import (
+    Serial,
     Strategy,
-    check_state_shapes,
     check_whole,
-    require_scope,
-    sharded_state,
+    sub_optimizer,
     summed_norm,
     update,
 )
@@ -52,34 +50,19 @@ class TensorParallel(Strategy):
     def __init__(self, comm: Communicator, model: Sequential, loss: Loss, optimizer: Optimizer):
         super().__init__(comm, model, loss, optimizer)
         self.model = parallelize(model, comm)
-        self.optimizer, self.specs = sub_optimizer("TensorParallel", optimizer, self.model, comm)
+        self.optimizer, self.specs = shard_optimizer("TensorParallel", optimizer, self.model, comm)
         self.hold_in_shards(model, self.model)
 
     def step(self, batch: Batch) -> float:
+        """Take the serial step: what differs is inside the layers, which communicate."""
         check_whole(self, batch, self.comm)
-        self.optimizer.zero_grad()
-        y, saved = self.model.forward(batch.x, clock=self.clock)
-        loss, dy = self.loss(y, batch.y, batch.n)
-        self.model.backward(dy, saved, clock=self.clock)
-        update(self.optimizer, self.clock)
-        return loss
+        return Serial.step(self, batch)
 
 
-def sub_optimizer(what: str, optimizer: Optimizer, model, comm) -> tuple[Optimizer, dict]:
+def shard_optimizer(what: str, optimizer: Optimizer, model, comm) -> tuple[Optimizer, dict]:
     """Make an optimizer like another one for this rank's part of a parallelized model; return the shards, too."""
-    specs, here = shard_specs(model), {p.name: p for p in model.params}
-    if comm.size == 1:
-        scope, held = "model", ""
-    elif sharded := [p.name for p in optimizer.params if p.name in specs and specs[p.name].is_sharded]:
-        scope, held = "element", f"{sharded[0]} is sharded over {comm.size} ranks"
-    else:
-        scope, held = "parameter", "a rank holds some of the parameters"
-    require_scope(what, optimizer, scope, held)
-    if comm.size > 1:
-        check_state_shapes(what, optimizer)
-    made = optimizer.rebind([here[p.name] for p in optimizer.params if p.name in here])
-    held = sharded_state([], made, lambda name, shape: specs.get(name) or ShardSpec(tuple(shape)))
-    load_into(held, named_arrays([], optimizer))
+    specs = shard_specs(model)
+    made = sub_optimizer(what, optimizer, model.params, comm.size, specs)
 
     def norm(params):
         mine = [p for p in params if comm.rank == 0 or p.name in specs]  # replicated parameters count once
@@ -154,7 +137,7 @@ class OneWeirdTrick(Strategy):
         self._partial = defer_input_all_reduce(dense.layers)  # the gradient at the boundary: one summand on each rank
         layouts = ["a part of the batch"] * len(features.layers) + dense.layouts
         self.model = TensorSequential(comm, [*features.layers, *dense.layers], layouts)
-        self.optimizer, self.specs = sub_optimizer("OneWeirdTrick", optimizer, self.model, comm)
+        self.optimizer, self.specs = shard_optimizer("OneWeirdTrick", optimizer, self.model, comm)
         self.reducer = GradientReducer(
             comm, features.params, like=features.params[0].data, cap_bytes=cap_bytes, overlap=overlap
         )
