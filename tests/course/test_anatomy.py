@@ -158,6 +158,10 @@ BROKEN = {
     "no solution": (text(SOLVE, "### BEGIN", "# BEGIN"), "no solution between"),
     "library solution": (text(SOLVE, "return n", "dl.comm.shares; return n"), "the solution calls the library"),
     "no docstring": (lambda b: cell(b, SOLVE).update(source=undocumented(cell(b, SOLVE).source)), "has no docstring"),
+    "a question that is computed": (
+        text("predict-sum", '"Each of four', 'f"{1}Each of four'),
+        "the question of prediction 'sum' is no plain text",
+    ),
     "no hidden tests": (text(CHECK, "HIDDEN TESTS", "MORE"), "no hidden tests between"),
     "no visible check": (text(CHECK, 'lab.check("share", share)\n', "share\n"), "among the visible checks"),
     "partial credit": (text(CHECK, "### BEGIN", "0.5\n### BEGIN"), "which nbgrader reads as partial credit"),

@@ -147,3 +147,14 @@ def test_copies_of_what_is_summed_are_communication_with_overlap_too():
     with_overlap, without = record(True).peak.owners, record(False).peak.owners
     assert with_overlap == without
     assert with_overlap["communication"] == 2 * with_overlap["gradients"]
+
+
+def test_one_copy_of_a_model_sends_no_gradients():
+    """They are the sums already: a copy of them would be as large as they are."""
+    batch = without_data(Batch(np.zeros((8, 512), "f4"), np.zeros(8, int), 8))
+    for make, size in (
+        (lambda comm, model: Hybrid(comm, *parts(model, SGD(), 0.1), pp=2), 2),
+        (lambda comm, model: DataParallel(comm, *parts(model, SGD(), 0.1)), 1),
+    ):
+        record = record_memory(make, MLP((512, 2048, 512, 64)), batch, size=size)
+        assert max(sample.owners.get("communication", 0) for sample in record[0]) < 512 * 512

@@ -110,6 +110,8 @@ def predictions(lab: Source):
             answer = next((k for k in call.keywords if k.arg == "answer"), None)
             if key in asked:
                 yield Problem(cell, f"prediction {key!r} is asked for twice")
+            if not all(isinstance(text, ast.Constant) for text in call.args):
+                yield Problem(cell, f"the question of prediction {key!r} is no plain text, which pages for staff quote")
             if answer is None or (isinstance(answer.value, ast.Constant) and answer.value.value is ...):
                 yield Problem(cell, f"prediction {key!r} has no sample answer=")
             elif cell.source.splitlines()[answer.lineno - 1][: answer.col_offset].strip():

@@ -127,7 +127,7 @@ class GradientReducer:
         if not self.overlap:
             for bucket in self.buckets:
                 self._start(bucket)
-        if not self._in_last_bucket:
+        if not self._in_last_bucket and self.comm.size > 1:
             self._works.append(self.comm.iall_reduce(self.sums))
         for work in self._works:
             work.wait()
@@ -144,6 +144,8 @@ class GradientReducer:
 
     def _start(self, bucket: Bucket) -> None:
         bucket.flush()
+        if self.comm.size == 1:  # it is the sum, and a message would be a copy of it
+            return
         reducer = self._reducers.get(bucket)
         if reducer is None:
             self._works.append(self.comm.iall_reduce(bucket.flat))
