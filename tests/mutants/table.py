@@ -40,14 +40,14 @@ MUTANTS = [
     Mutant("cost: rounds for a power of two", "return (p - 1).bit_length()", "return p.bit_length()", "comm"),
     Mutant(
         "sim: bandwidth is ignored",
-        "(self.alpha + nbytes / self.beta)\n            nic.free = arrival - self.alpha\n            self.record(",
-        "self.alpha\n            nic.free = arrival - self.alpha\n            self.record(",
+        "arrival = start + (self.alpha + nbytes / self.beta)",
+        "arrival = start + self.alpha",
         "sim",
     ),
     Mutant(
         "sim: a network card is never busy",
-        "nic.free = arrival - self.alpha\n            self.record(",
-        "nic.free = now\n            self.record(",
+        "nic.free = arrival - self.alpha",
+        "nic.free = now",
         "sim",
     ),
     Mutant(
@@ -271,8 +271,8 @@ MUTANTS = [
     ),
     Mutant(
         "sequence: the mean is over a rank's positions",
-        "dy /= comm.size  # the loss",
-        "dy /= 1  # the loss",
+        "Batch(x, labels, batch.n * self.comm.size)",
+        "Batch(x, labels, batch.n)",
         "parallel/sequence tests/parallel/test_differential.py",
     ),
     Mutant(
@@ -289,8 +289,8 @@ MUTANTS = [
     ),
     Mutant(
         "state: masks of ranks that saw other samples",
-        'if len(by_rank) == size and (size == strategy.size or scalars["layout"] == strategy.layout):',
-        "if len(by_rank) == size:",
+        'if len(by_rank) == world.size and scalars["layout"] == strategy.layout:',
+        "if len(by_rank) == world.size:",
         "parallel/test_checkpoint_sharded.py tests/parallel/test_state.py",
     ),
     Mutant(
