@@ -170,7 +170,7 @@ def opened(step_time, efficiency, link, runs):
             "micro-batch": run.microbatch,
             "predicted": round(p, 1),
             "measured": m,
-            "ratio": round(p / m, 2),
+            "ratio": round(p / m, 3),
         }
         for run, p, m in zip(runs, predicted, measured, strict=True)
     ]
@@ -179,7 +179,7 @@ def opened(step_time, efficiency, link, runs):
 
 def best_constants(step_time):
     """Return the share of the peak [%] and the link [GB/s] with the most skill on the sealed rows."""
-    grid = itertools.product(range(30, 91, 2), range(2, 26))
+    grid = itertools.product(range(30, 91), range(2, 26))
     return max(grid, key=lambda pair: opened(step_time, pair[0] / 100, pair[1] * 1e9, SEALED)[1])
 
 

@@ -37,8 +37,10 @@ EXERCISES["fit_amdahl"] = Exercise(
             "np.ones(len(p)), rcond  ->  t * t, rcond",
         ),
         "divide the right-hand sides, too: they become 1": ("np.ones(len(p)), rcond  ->  t, rcond"),
-        "divide the left-hand sides by the time, too": f"{COLUMNS}  ->  {PLAIN}",
-        "both columns are divided by the time": f"{COLUMNS}  ->  np.stack([np.ones(len(p)), 1 / (p * t)], axis=1)",
+        "divide the left-hand sides, both columns, by the time, too": [
+            f"{COLUMNS}  ->  {PLAIN}",
+            f"{COLUMNS}  ->  np.stack([np.ones(len(p)), 1 / (p * t)], axis=1)",
+        ],
         "two unknowns: a is missing": f"{COLUMNS}  ->  np.stack([0 / t, 1 / (p * t)], axis=1)",
         "the column of b has 1 / p, not p": f"{COLUMNS}  ->  np.stack([1 / t, p / t], axis=1)",
         "these are fitted to speed-ups, not to seconds": (
@@ -222,7 +224,7 @@ EXERCISES["workers_needed"] = Exercise(
         (2000, 0.01, 0.002, 50_001, 1e8),
         (100, 0.02, 0.0001, 2e5, 3e6, 50),
         (128, 0.25, 0.125, 2**17, 2**24),
-        (37, 0.012, 0.004, 3e4, 1.3e6, 3),
+        (37.5, 0.012, 0.004, 3e4, 1.137e6, 3),
     ),
     draw=lambda rng: {
         "rate": (rate := float(rng.integers(50, 900))),
@@ -267,7 +269,7 @@ EXERCISES["workers_needed"] = Exercise(
             "latency / images + decode  ->  (latency + decode) / images"
         ),
         "decoding keeps a worker busy, too": "latency / images + decode  ->  latency / images",
-        "waiting keeps a worker busy: add latency / images": [
+        "waiting keeps a worker busy: add latency / images, which // makes 0": [
             "latency / images + decode  ->  decode",
             "latency / images  ->  latency // images",
         ],
@@ -301,6 +303,7 @@ EXERCISES["step_time"] = Exercise(
         ([5, 900, 300, 48, 1, 8, 1, 1, 3], 1.5e14, 0.7, 1e7),
         ([24, 2000, 900, 105, 1, 42, 2, 7, 0], 3e14, 0.62, 2e10),
         ([11, 1500, 650, 90, 3, 10, 1, 2, 0], 2.3e14, 0.37, 1e10),
+        ([8, 1200, 400, 60, 2, 10, 1, 1, 0], 1.7e14, 0.45, 1e7),
     ),
     draw=lambda rng: {
         "run": [
@@ -310,7 +313,7 @@ EXERCISES["step_time"] = Exercise(
             *(
                 [d, 1, 1, 3]
                 if rng.random() < 0.5
-                else [d * (t := int(rng.integers(1, 9))) * (p := int(rng.integers(2, 9))), t, p, 0]
+                else [d * (t := int(rng.integers(1, 9))) * (p := int(rng.integers(1, 9))), t, p, 0]
             ),
         ],
         "peak": rng.uniform(1e13, 9e14),
@@ -393,7 +396,7 @@ EXERCISES["search"] = Exercise(
     cases=rows(
         "options fits seed",
         ({"a": [1, 2], "b": [3, 4, 5]}, 0.6, 10),
-        ({"a": [1, 2], "b": [3, 4, 5]}, 0.9, 3),
+        ({"a": [1, 2], "b": [3, 4, 5]}, 0.9, 2),
         ({"tensor": [4, 8], "k": [True, False], "m": [0, 1, 2, 3]}, 0.6, 6),
         ({"a": [1, 2, 3]}, 0.0, 7),
         (
