@@ -38,16 +38,13 @@ class AxisSharding:
     def indices(self) -> list[Any]:
         return [np.arange(self.n)[part] for part in self.parts]
 
-    def repeat(self, times: int) -> AxisSharding:
-        """Return the sharding of `times` such axes in a row: an image's channels after `Flatten`."""
+    def of_width(self, width: int, rank: int | None = None) -> AxisSharding:
+        """Return the sharding of such axes in a row, an image's channels after `Flatten`: `width` values, or a rank's."""
+        times = width // (self.n if rank is None else self.widths[rank])
         if times == 1:
             return self
         starts = np.arange(times)[:, None] * self.n
         return AxisSharding([(starts + part).ravel() for part in self.indices])
-
-    def of_width(self, width: int, rank: int) -> AxisSharding:
-        """Return the sharding of an axis of such axes in a row, of which a rank has `width` values."""
-        return self.repeat(width // self.widths[rank])
 
 
 class TensorLayer(Layer):

@@ -144,7 +144,7 @@ class _Rewriter:
             self.append(made := GroupParallelConv2d(comm, layer, sharded_input=True))
             self.sharding = made.sharding
         elif kind is nn.Linear and private:
-            self.append(RowParallelLinear(comm, layer, self.sharding.repeat(layer.d_in // self.sharding.n)))
+            self.append(RowParallelLinear(comm, layer, self.sharding.of_width(layer.d_in)))
             self.sharding = None
         else:
             return False
