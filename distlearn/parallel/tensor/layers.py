@@ -39,7 +39,7 @@ class AxisSharding:
         return [np.arange(self.n)[part] for part in self.parts]
 
     def of_width(self, width: int, rank: int | None = None) -> AxisSharding:
-        """Return the sharding of such axes in a row, an image's channels after `Flatten`: `width` values, or a rank's."""
+        """Return the sharding of such axes in a row, as of an image after `Flatten`: `width` values, or a rank's."""
         times = width // (self.n if rank is None else self.widths[rank])
         if times == 1:
             return self

@@ -42,12 +42,12 @@ def conv(c_in, c_out, size, seed, **options):
     return nn.Conv2d(c_in, c_out, size, seed, padding="same", **options, **F)
 
 
-def inception(c_in=5):
+def inception(c_in=5, seed=10):
     return nn.Parallel(
-        conv(c_in, 2, 1, 11),
-        nn.Sequential(conv(c_in, 3, 1, 12), nn.ReLU(), conv(3, 4, 3, 13)),
-        nn.Sequential(nn.MaxPool(3, 1, padding=1), conv(c_in, 1, 1, 14)),
-        nn.Sequential(conv(c_in, 2, 3, 15), nn.Tanh()),
+        conv(c_in, 2, 1, seed + 1),
+        nn.Sequential(conv(c_in, 3, 1, seed + 2), nn.ReLU(), conv(3, 4, 3, seed + 3)),
+        nn.Sequential(nn.MaxPool(3, 1, padding=1), conv(c_in, 1, 1, seed + 4)),
+        nn.Sequential(conv(c_in, 2, 3, seed + 5), nn.Tanh()),
     )
 
 
@@ -111,7 +111,7 @@ IMAGES = {
     "batch norm": lambda: images(nn.BatchNorm(5, **F), nn.ReLU(), conv(5, 6, 3, 2), nn.GlobalAvgPool(), c=5),
     "flat dropout": lambda: images(nn.ReLU(), nn.Flatten(), nn.Dropout(0.4, 5), nn.Linear(180, 5, 3, **F), c=5),
     "flat end": lambda: images(nn.ReLU(), nn.Flatten(), nn.LayerNorm(180, **F), nn.Linear(180, 5, 3, **F), c=5),
-    "inception": lambda: images(nn.ReLU(), inception(), nn.MaxPool(3, 2, ceil=True), inception(9), c=5),
+    "inception": lambda: images(nn.ReLU(), inception(), nn.MaxPool(3, 2, ceil=True), inception(9, 20), c=5),
     "inception in a row": lambda: images(nn.Sequential(inception(), nn.ReLU()), c=5),
 }
 SEQUENCES = {
