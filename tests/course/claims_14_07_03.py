@@ -263,9 +263,9 @@ CLAIMS = [
     ),
     Claim(
         "07",
-        "at least 16 of 20 ended below 80 % with it or without; the small rate was best there",
+        "On Fashion-MNIST the small rate was best, with a warm-up or without",
         lambda: below_80("fashion-mnist", *range(20)),
-        lambda found: found[0] < found[2] <= found[1] and found[2] > 15,
+        lambda found: found[0] < found[2] <= found[1],
         slow=True,
     ),
     Claim(

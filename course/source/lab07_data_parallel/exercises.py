@@ -259,9 +259,14 @@ EXERCISES["overlapped_backward"] = Exercise(
             "len(bucket.params) for  ->  len(bucket.params) + 1 for",
             "works.append(comm.iall_reduce(bucket.flat))  ->  pass",
         ],
-        "the next step needs the buckets, too: take nothing out of bucket.params": (
-            "missing[id(bucket)] -= 1  ->  missing[id(bucket)] -= 1; bucket.params.pop()"
-        ),
+        "the next step has the same buckets: count anew, and take nothing out of bucket.params": [
+            "missing[id(bucket)] -= 1  ->  missing[id(bucket)] -= 1; bucket.params.pop()",
+            (
+                "saved, buckets):  ->  saved, buckets, missing={}):",
+                "    missing = {id(bucket): len(bucket.params) for bucket in buckets}\n"
+                "  ->      for b in buckets: missing.setdefault(id(b), len(b.params))\n",
+            )
+        ],
         "one gradient is sent in place of its bucket: bucket.flat holds all": (
             "iall_reduce(bucket.flat)  ->  iall_reduce(param.grad)"
         ),
@@ -456,6 +461,7 @@ EXERCISES["scaled_lr"] = Exercise(
         "warmup_steps": int(rng.choice([0, 1, 5, 40])),
     },
     mistakes={
+        "a schedule keeps its own k when another is made: no global": "    k = batch  ->      global k\n    k = batch",
         "k is batch over base batch, not the reverse": "batch_size / base_batch_size  ->  base_batch_size / batch_size",
         "scaled with the square root of k": "base_batch_size\n  ->  base_batch_size; k **= 0.5\n",
         "k need not be whole: / instead of //": "batch_size / base  ->  batch_size // base",
