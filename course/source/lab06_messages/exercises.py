@@ -649,9 +649,10 @@ EXERCISES["network"] = Exercise(
     cases=rows("of size seed", ("decisions",), ("mended", 3), ("mended", 2, 2), ("mended", 4, 3)),
     draw=lambda rng: (
         {"of": "decisions", "losses": rng.permutation(99)[:2].tolist()}
-        if rng.random() < 0.3
+        if rng.random() < 0.5
         else {"of": "mended", "size": rng.integers(2, 5), "seed": rng.integers(10**6)}
     ),
+    draws=8,
     mistakes={
         "ledger takes what comes, from any rank, and sorts it": '"ledger": None  ->  "ledger": []',
         "rank 2 waits in its first send: what if that is buffered?": [
