@@ -302,6 +302,16 @@ WHOLE = """def ring_all_reduce(comm, x):
         moving = received
     x[...] = total
 """
+A_STAR = """def ring_all_reduce(comm, x):
+    if comm.rank:
+        comm.send(x, 0)
+        comm.recv(x, 0)
+    else:
+        for rank in range(1, comm.size):
+            x += comm.recv(np.empty_like(x), rank)
+        for rank in range(1, comm.size):
+            comm.send(x, rank)
+"""
 
 EXERCISES["ring"] = Exercise(
     answers=("ring_all_reduce",),
@@ -324,7 +334,7 @@ EXERCISES["ring"] = Exercise(
         "use send and receive alone, not the library's all-reduce": (
             "    p, r = comm.size  ->      return comm.all_reduce(x)\n    p, r = comm.size"
         ),
-        "every message is a whole array: send parts of it": WHOLE,
+        "every message is a whole array: send parts of it": [WHOLE, A_STAR],
         "half of the steps: p - 1 steps of passing on are missing": (f"        {PASSING}  ->          pass"),
         "p - 1 steps of adding: this is one too few": (
             " step in range(p - 1):\n        mine  ->   step in range(p - 2):\n        mine"
@@ -350,6 +360,7 @@ EXERCISES["ring"] = Exercise(
             f"{FIRST}  ->      if x.size < p: return\n{FIRST}",
             f"{FIRST}  ->      if x.size < p: return comm.all_reduce(x)\n{FIRST}",
             "        comm.send_recv(parts[(r - step)  ->          if mine.size: comm.send_recv(parts[(r - step)",
+            "        mine = parts  ->          if x.size < p: continue\n        mine = parts",
         ],
         "np.array_split makes parts as equal as possible, of all elements": [
             f"    parts = {CUT}  ->      n = x.size // p\n"
