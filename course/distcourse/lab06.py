@@ -365,23 +365,21 @@ def plot_crossover(sweeps):
 
 
 def crossovers(nbytes, seconds: Mapping[str, np.ndarray]) -> list[Crossover]:
-    """Find where the fastest of several algorithms changes; between two sizes by interpolating logarithms.
+    """Find where the fastest of several algorithms changes; between two sizes the seconds are straight lines.
 
     Examples
     --------
-    >>> (found,) = crossovers(np.array([1.0, 100.0]), {"a": np.array([1.0, 10.0]), "b": np.array([10.0, 1.0])})
-    >>> found.before, found.after, round(found.nbytes, 6)
-    ('a', 'b', 10.0)
+    >>> crossovers(np.array([1.0, 5.0]), {"a": np.array([1.0, 10.0]), "b": np.array([10.0, 1.0])})
+    [Crossover(nbytes=3.0, before='a', after='b')]
     """
-    x, logs = np.log(nbytes), {name: np.log(t) for name, t in seconds.items()}
-    order = [min(logs, key=lambda name: logs[name][i]) for i in range(len(x))]
+    order = [min(seconds, key=lambda name: seconds[name][i]) for i in range(len(nbytes))]
     found = []
     for i, (before, after) in enumerate(pairwise(order)):
         if before == after:
             continue
-        lead, lag = (logs[after][j] - logs[before][j] for j in (i, i + 1))
+        lead, lag = (seconds[after][j] - seconds[before][j] for j in (i, i + 1))
         share = lead / (lead - lag) if lead != lag else 0.5
-        found.append(Crossover(float(np.exp(x[i] + share * (x[i + 1] - x[i]))), before, after))
+        found.append(Crossover(float(nbytes[i] + share * (nbytes[i + 1] - nbytes[i])), before, after))
     return found
 
 

@@ -38,7 +38,7 @@ EXERCISES["moves"] = Exercise(
     ),
     draws=9,
     mistakes={
-        "star: on rank 0, too, x is written into: x[...] = ..., not x = ...": (
+        "star: on rank 0, too, write into x: x[...] = ...": (
             "scatter(comm, total, x)  ->  scatter(comm, total, x if comm.rank else x.copy())"
         ),
         "scatter: rank r gets row r, whatever the root": [
@@ -47,23 +47,23 @@ EXERCISES["moves"] = Exercise(
             "comm.send(x[rank], rank)  ->  comm.send(x[::-1][rank], rank)",
             "comm.send(x[rank], rank)  ->  comm.send(x[(rank - root) % comm.size], rank)",
         ],
-        "scatter: every rank needs its own row alone": (
+        "scatter: send each rank its own row alone": (
             f"{OUT}  ->          whole = comm.recv(np.empty((comm.size, *out.shape), out.dtype), root)\n"
             "        out[...] = whole[comm.rank]\n        return",
             "comm.send(x[rank], rank)  ->  comm.send(x, rank)",
         ),
-        "scatter: the root's own row is x[root], wherever the root is": "out[...] = x[root]  ->  out[...] = x[0]",
+        "scatter: the root's own row is x[root]": "out[...] = x[root]  ->  out[...] = x[0]",
         "scatter: the root's x is changed": "    out[...] = x[root]\n  ->      out[...] = x[root]; x[root] = 0\n",
-        "scatter: a row for each rank, and first the array: comm.send(x[rank], rank), comm.recv(out, root)": [
+        "scatter: a row for each rank, and the array is the first argument: comm.send(array, rank)": [
             f"{TO_ALL}  ->  {TO_ALL.replace('x[rank]', 'x')}",
             "comm.send(x[rank], rank)  ->  comm.send(rank, x[rank])",
             "comm.recv(out, root)  ->  comm.recv(root, out)",
         ],
-        "scatter: the root's own row is missing in out: write it there, out[...] = ...": [
+        "scatter: the root's own row is missing: write it into out": [
             "    out[...] = x[root]\n  ->  ",
             "out[...] = x[root]  ->  out = x[root]",
         ],
-        "the root keeps its own row: copy it, without a message": (
+        "the root copies its own row, without a message": (
             "in set(range(comm.size)) - {root}:\n        comm.send(  ->  in range(comm.size):\n        comm.send("
         ),
         "root is an argument, not always 0": [
@@ -79,16 +79,16 @@ EXERCISES["moves"] = Exercise(
             "    return rows\n  ->      return rows[::-1].copy()\n",
             "    return rows\n  ->      return np.concatenate([rows[root:][:1], rows[:root], rows[root + 1:]])\n",
         ],
-        "gather: each row is an array of its own: all of these are what came last": (
+        "gather: all of these rows are what came last": (
             "        comm.recv(rows[rank], rank)\n  ->          comm.recv(rows[-1], rank)\n"
             "    rows[[r for r in range(comm.size) if r != root]] = rows[-1] if comm.size > 1 else 0\n"
         ),
-        "gather: only the root returns the rows, all other ranks None": [
+        "gather: only the root returns rows, the others None": [
             "        return None\n  ->          return x\n",
             "        return None\n  ->          return np.array([])\n",
             "        return None\n  ->          return False\n",
         ],
-        "gather: nobody but the root needs the rows: send them to it alone": (
+        "gather: send rows to the root alone": (
             "    if comm.rank != root:\n        comm.send(x, root)  ->      return comm.all_gather(x)\n"
             "    if comm.rank != root:\n        comm.send(x, root)"
         ),
@@ -101,7 +101,7 @@ EXERCISES["moves"] = Exercise(
             "rows[root] = x  ->  rows[root] = x.ravel()",
         ),
         "gather: did you forget `return`?": "    return rows\n  ->      rows\n",
-        "star: x is unchanged: scatter equal rows, each the sum, into x itself": [
+        "star: x is unchanged: scatter the sum into x itself": [
             "scatter(comm, total, x)  ->  scatter(comm, total, x.copy())",
             "np.stack([rows.sum(axis=0, dtype=x.dtype)] * comm.size)  ->  rows",
         ],
@@ -115,14 +115,14 @@ EXERCISES["moves"] = Exercise(
             "rows.sum(axis=0, dtype=x.dtype)  ->  rows[0]",
             "rows.sum(axis=0, dtype=x.dtype)  ->  rows.max(axis=0)",
         ],
-        "star: add row to row, axis=0: the sum has the shape of x": (
+        "star: add over axis 0: the sum has the shape of x": (
             "rows.sum(axis=0, dtype=x.dtype)  ->  np.full_like(x, rows.sum())"
         ),
         "star: rank 0's own row belongs to the sum": "rows.sum(axis=0,  ->  rows[1:].sum(axis=0,",
-        "star: the sum replaces x: x is in it already": (
+        "star: the sum replaces x, and holds it already": (
             "scatter(comm, total, x)  ->  out = x.copy(); scatter(comm, total, out); x += out"
         ),
-        "star: send to rank 0 only, which adds up and answers": [
+        "star: send to rank 0 only, which adds and answers": [
             "    rows = gather(comm, x)\n  ->      comm.all_reduce(x); return\n",
             "    rows = gather(comm, x)\n  ->      mine = x.copy()\n"
             "    for r in set(range(comm.size)) - {comm.rank}:\n"
@@ -196,22 +196,20 @@ EXERCISES["tree"] = Exercise(
             "(r + d) % p  ->  (v + d) % p",
             "(r - d) % p  ->  (v - d) % p",
         ),
-        "a rank without a partner sends nothing: on the way up those with r % (2 * d) == d send": (
-            "elif r % (2 * d) == d:  ->  elif r % d == 0:"
-        ),
-        "a rank that has sent its sum is done: it receives no more": (
+        "a rank without a partner sends nothing on the way up": ("elif r % (2 * d) == d:  ->  elif r % d == 0:"),
+        "a rank that has sent its sum receives no more": (
             "if r % (2 * d) == 0 and r + d < p  ->  if r % (2 * d) != d and r + d < p"
         ),
         "add up along the tree, not all on rank 0": UP_A_STAR,
-        "distances follow from the number of ranks: (p - 1).bit_length() of them": [
+        "how many distances there are depends on the number of ranks": [
             "[2**k for k in reversed(range((p - 1).bit_length()))]  ->  (4, 2, 1)",
             "    v = (r - root) % p\n  ->      p = 8\n    v = (r - root) % p\n",
         ],
-        "too many rounds: in each, all ranks that have the array send it on at the same time": [
+        "too many rounds: all ranks that have the array send it on at once": [
             f"{DOWN}  ->  {FROM_ROOT}",
             f"{DOWN}  ->  {CHAIN}",
         ],
-        "one way is enough: who sends needs nothing back": (
+        "a rank that sends needs nothing back": (
             "comm.send(x, (r + d) % p)  ->  comm.send_recv(x, (r + d) % p, x.copy(), (r + d) % p)",
             "comm.recv(x, (r - d) % p)  ->  comm.send_recv(x.copy(), (r - d) % p, x, (r - d) % p)",
         ),
@@ -225,26 +223,26 @@ EXERCISES["tree"] = Exercise(
             "comm.recv(x, (r - d) % p)  ->  x = comm.recv(np.empty_like(x), (r - d) % p)",
             "    v = (r - root) % p\n  ->      v, x = (r - root) % p, x.copy()\n",
         ],
-        "send and receive alone: the library has a broadcast, this one is yours": (
+        "use send and receive alone, not the library's broadcast": (
             "    v = (r - root) % p\n  ->      return comm.broadcast(x, root)\n"
         ),
         "with distance d the multiples of 2 d send": "if v % (2 * d) == 0 and  ->  if v % d == 0 and",
-        "ranks need not be a power of two: v = (r - root) % p, and send to ranks that are there, v + d < p": [
+        "p need not be a power of two: v counts up from the root, and partners beyond p - 1 are left out": [
             " and v + d < p  ->  ",
             "(r - root) % p  ->  (root - r) % p",
         ],
         "on the way down the largest distance comes first": "for k in reversed(range(  ->  for k in (range(",
-        "ranks beyond the last begin again with 0: (r + d) % p": (
+        "partners beyond the last rank begin again with 0": (
             "comm.send(x, (r + d) % p)  ->  comm.send(x, min(r + d, p - 1))"
         ),
         "one round too few on the way down": (
             " reversed(range((p - 1).bit_length()))  ->   reversed(range(p.bit_length() - 1))"
         ),
-        "distances are powers of two: 2**k, not p halved again and again": (
+        "distances are powers of two, not p halved again and again": (
             "[2**k for k in reversed(range((p - 1).bit_length()))]  ->  [p >> k for k in range(1, p.bit_length())]"
         ),
         "the sum must come down again, by your broadcast": "    broadcast(comm, x)  ->      pass",
-        "what arrives is added, x += received; rank 0, which then has the sum, is the root of the broadcast": [
+        "what arrives is added to x, and rank 0 broadcasts the sum": [
             "broadcast(comm, x)  ->  broadcast(comm, x, p - 1)",
             "x += received  ->  x[...] = received",
             "x += received  ->  np.maximum(x, received, out=x)",
@@ -259,7 +257,7 @@ EXERCISES["tree"] = Exercise(
             "    received = np.zeros_like(x)\n    for d",
             "            comm.recv(received, r + d)\n  ->              received += comm.recv(x.copy(), r + d)\n",
         ),
-        "up the tree, as in the drawing, and down again: each rank but 0 sends its sum once": [
+        "up the tree and down again: each rank but 0 sends its sum once": [
             f"{ADD_UP}  ->      comm.all_reduce(x); return",
             f"{ADD_UP}  ->      rows = [x.copy() for _ in range(comm.size)]\n"
             "    for root, row in enumerate(rows): broadcast(comm, row, root)\n    x[...] = sum(rows); return",
@@ -267,7 +265,7 @@ EXERCISES["tree"] = Exercise(
             "        if comm.rank ^ d < comm.size:\n            other = comm.rank ^ d\n"
             "            x += comm.send_recv(x.copy(), other, np.empty_like(x), other)\n    return",
         ],
-        "x is unchanged: `x = x + ...` makes a new array, write into x": "x += received  ->  x = x + received",
+        "x is unchanged: `x = x + ...` makes a new array": "x += received  ->  x = x + received",
         "on the way up: receive from ranks that are there": (
             "if r % (2 * d) == 0 and r + d < p:  ->  if r % (2 * d) == 0:"
         ),
@@ -304,6 +302,16 @@ WHOLE = """def ring_all_reduce(comm, x):
         moving = received
     x[...] = total
 """
+A_STAR = """def ring_all_reduce(comm, x):
+    if comm.rank:
+        comm.send(x, 0)
+        comm.recv(x, 0)
+    else:
+        for rank in range(1, comm.size):
+            x += comm.recv(np.empty_like(x), rank)
+        for rank in range(1, comm.size):
+            comm.send(x, rank)
+"""
 
 EXERCISES["ring"] = Exercise(
     answers=("ring_all_reduce",),
@@ -315,7 +323,7 @@ EXERCISES["ring"] = Exercise(
         "what arrives in step s is part r - s - 1: add it to that one": (
             "mine = parts[(r - step - 1) % p]  ->  mine = parts[(r - step) % p]"
         ),
-        "all wait for the rank at their right: send and receive at the same time, send_recv": (
+        "all wait for the rank at their right: use send_recv": (
             f"{ADDING}  ->          comm.send(parts[(r - step) % p], right); comm.recv(received, left)\n"
         ),
         "sends and receives take turns: send_recv does both at the same time": (
@@ -323,17 +331,15 @@ EXERCISES["ring"] = Exercise(
             "        comm.send(parts[(r - step) % p], right)\n"
             "        if r % 2 == 0: comm.recv(received, left)\n"
         ),
-        "send and receive alone: the library has an all-reduce, this one is yours": (
+        "use send and receive alone, not the library's all-reduce": (
             "    p, r = comm.size  ->      return comm.all_reduce(x)\n    p, r = comm.size"
         ),
-        "every message is a whole array: send parts of it": WHOLE,
-        "half of the steps: after p - 1 steps of adding, p - 1 steps of passing on": (
-            f"        {PASSING}  ->          pass"
-        ),
+        "every message is a whole array: send parts of it": [WHOLE, A_STAR],
+        "half of the steps: p - 1 steps of passing on are missing": (f"        {PASSING}  ->          pass"),
         "p - 1 steps of adding: this is one too few": (
             " step in range(p - 1):\n        mine  ->   step in range(p - 2):\n        mine"
         ),
-        "p - 1 steps of adding, and p - 1 of passing on: this is one too many": [
+        "each phase has p - 1 steps: this is one too many": [
             f"    for step in range(p - 1):\n        {PASSING}  ->      for step in range(p):\n        {PASSING}",
             " step in range(p - 1):\n        mine  ->   step in range(p):\n        mine",
         ],
@@ -341,38 +347,39 @@ EXERCISES["ring"] = Exercise(
             f"    for step in range(p - 1):\n        {PASSING}  ->      for step in range(p - 2):\n        {PASSING}"
         ),
         "a sum, not a mean": f"{SECOND}  ->      parts[(r + 1) % p][...] = parts[(r + 1) % p] / p\n{SECOND}",
-        "follow the two indices with 3 ranks on paper: in step s, part r - s is sent, and r - s - 1 received": [
+        "adding, step s: part r - s is sent, and r - s - 1 received": [
             "parts[(r - step - 1) % p]  ->  parts[(r - step + 1) % p]",
             "parts[(r - step) % p], right, received  ->  parts[(r + step) % p], right, received",
             f"{PASSING}  ->  {PASSING.replace('- step', '+ step')}",
         ],
-        "passing on: each complete part goes around the ring, all of them at the same time": (
+        "passing on: all complete parts go around the ring at the same time": (
             f"{SECOND}  ->      for k in range(p): comm.broadcast(parts[k], (k - 1) % p)\n"
             "    for step in ():\n        comm"
         ),
-        "some parts are empty where there are fewer elements than ranks: the steps are the same": [
+        "with fewer elements than ranks some parts are empty: the steps are the same": [
             f"{FIRST}  ->      if x.size < p: return\n{FIRST}",
             f"{FIRST}  ->      if x.size < p: return comm.all_reduce(x)\n{FIRST}",
             "        comm.send_recv(parts[(r - step)  ->          if mine.size: comm.send_recv(parts[(r - step)",
+            "        mine = parts  ->          if x.size < p: continue\n        mine = parts",
         ],
-        "parts as equal as possible, of all elements: np.array_split": [
+        "np.array_split makes parts as equal as possible, of all elements": [
             f"    parts = {CUT}  ->      n = x.size // p\n"
             f"    parts = [x.reshape(-1)[i * n: (i + 1) * n{rest}] for i in range(p)]"
             for rest in ("", " if i < p - 1 else None")
         ],
-        "what arrives is added in the first phase; the second begins with part r + 1, which is complete": [
+        "add what arrives in the first phase; the second begins with part r + 1": [
             "mine += received  ->  mine[...] = received",
             f"{PASSING}  ->  {PASSING.replace('r + 1 - step', 'r - step').replace(MINE, NEXT)}",
             f"{PASSING}  ->  {PASSING.replace('r - step', 'r - step - 2').replace('r + 1', 'r - 1')}",
         ],
-        "x keeps its own numbers: += writes into the part, `=` makes a new array": [
+        "x keeps its own numbers: `=` makes a new array, += writes into the part": [
             "mine += received  ->  mine = mine + received",
         ],
-        "parts[k] = ... puts a new array into the list: += or parts[k][...] = writes into x": [
+        "parts[k] = ... puts a new array into the list, and leaves x alone": [
             "mine += received  ->  parts[(r - step - 1) % p] = mine + received",
             f"{PASSING}  ->  parts[(r - step) % p] = {PASSING.replace(MINE, ANEW)}",
         ],
-        "what is passed on is complete: it replaces the part, and is not added": (
+        "passing on: what arrives is complete, and replaces the part": (
             f"{PASSING}  ->  parts[(r - step) % p] += {PASSING.replace(MINE, ANEW)}"
         ),
         "these are parts of a copy: x is unchanged": "x.reshape(-1), p)  ->  x.reshape(-1).copy(), p)",
@@ -380,11 +387,11 @@ EXERCISES["ring"] = Exercise(
             "right, left = (r + 1) % p, (r - 1) %  ->  left, right = (r + 1) % p, (r - 1) %"
         ),
         "divide all numbers, x.reshape(-1), not rows": "np.array_split(x.reshape(-1), p)  ->  np.array_split(x, p)[:p]",
-        "n need not be a multiple of p: parts of np.array_split differ in length, and so does what arrives": [
+        "n need not be a multiple of p: parts differ in length, and so does what arrives": [
             f"{CUT}  ->  np.split(x.reshape(-1), p)",
             "np.empty_like(mine)  ->  np.empty_like(parts[(r - step) % p])",
         ],
-        "right in both phases: a rank sends to r + 1 and receives from r - 1": (
+        "in both phases a rank sends to r + 1 and receives from r - 1": (
             f"{PASSING}  ->  comm.send_recv(parts[(r + 1 - step) % p], left, parts[(r - step) % p], right)"
         ),
         "as many parts as ranks": [
@@ -418,11 +425,11 @@ EXERCISES["halving"] = Exercise(
     ],
     draw=collective,
     mistakes={
-        "q is the largest power of two up to p: ranks beyond send before, and get the result after": [
+        "q is the largest power of two up to p: ranks r >= q send before, and get the result after": [
             "    if r >= q:\n  ->      if False:\n",
             "q = 1 << (p.bit_length() - 1)  ->  q = 1 << (p - 1).bit_length()",
         ],
-        "a power of two is its own q: all of its ranks take part": (
+        "if p is a power of two, q is p": (
             "q = 1 << (p.bit_length() - 1)  ->  q = 1 << max((p - 1).bit_length() - 1, 0)"
         ),
         "distances are powers of two: q / 2 first": ["[], q // 2  ->  [], p // 2", "[], q // 2  ->  [], q"],
@@ -431,7 +438,7 @@ EXERCISES["halving"] = Exercise(
             "if r & d else  ->  if r >= d else",
             "if r & d else  ->  if r & 1 else",
         ],
-        "the partner at distance d is r ^ d, for both of them": (
+        "both partners at distance d find each other by r ^ d": (
             "(give, r ^ d, np.empty_like(keep), r ^ d)  ->  (give, (r + d) % q, np.empty_like(keep), (r - d) % q)"
         ),
         "send give, and add what arrives to keep": "send_recv(give, r  ->  send_recv(keep, r",
@@ -444,15 +451,15 @@ EXERCISES["halving"] = Exercise(
             "comm.send_recv(keep, partner, give, partner)"
             "  ->  give += comm.send_recv(keep, partner, np.empty_like(give), partner)"
         ),
-        "the way back is with the same partner as the way there: note it before d changes": (
+        "the way back has the same partners: note r ^ d before d changes": (
             "        done.append((r ^ d, keep, give))\n        mine, d = keep, d // 2"
             "  ->          mine, d = keep, d // 2\n        done.append((r ^ d, keep, give))"
         ),
-        "recv writes into the array it is given: flat = ... is a new one": (
+        "recv writes into the array it is given; flat = ... is a new one": (
             "return comm.recv(flat, r - q)  ->  flat = comm.recv(np.empty_like(flat), r - q); return"
         ),
-        "the ranks beyond get the result at the very end, when it is complete": (f"{BACK}{AFTER}  ->  {AFTER}\n{BACK}"),
-        "some halves are empty where there are fewer elements than ranks: the rounds are the same": [
+        "ranks r >= q get the result at the very end": (f"{BACK}{AFTER}  ->  {AFTER}\n{BACK}"),
+        "with fewer elements than ranks some halves are empty: the rounds are the same": [
             "    mine, done  ->      if x.size < q: return\n    mine, done",
             "    mine, done  ->      if x.size < q: return ring_all_reduce(comm, x)\n    mine, done",
             "    mine, done  ->      if x.size < q: return comm.all_reduce(x)\n    mine, done",
@@ -462,12 +469,12 @@ EXERCISES["halving"] = Exercise(
             "        done.append((r ^ d, keep, give))\n  ->  ",
         ),
         "a sum, not a mean": "    for partner  ->      mine[...] = mine / p\n    for partner",
-        "both partners cut at the same place, and what arrives is as long as what is kept": [
+        "partners cut at the same place, and what arrives is as long as what is kept": [
             "        halves = mine[:len(mine) // 2], mine[len(mine) // 2:]"
             "  ->          m = (len(mine) + bool(r & d)) // 2\n        halves = mine[:m], mine[m:]",
             "np.empty_like(keep)  ->  np.empty_like(give)",
         ],
-        "all wait for their partners: send and receive at the same time, send_recv": (
+        "all wait for their partners: use send_recv": (
             "keep += comm.send_recv(give, r ^ d, np.empty_like(keep), r ^ d)"
             "  ->  comm.send(give, r ^ d); keep += comm.recv(np.empty_like(keep), r ^ d)"
         ),
@@ -482,14 +489,14 @@ EXERCISES["halving"] = Exercise(
         "the doubling goes back: the last halves first": "reversed(done)  ->  done",
         "of two partners one keeps the first half and one the second": "halves[::-1] if r & d else halves  ->  halves",
         "what arrives is added: keep += ...": "keep += comm.send_recv(  ->  keep[...] = comm.send_recv(",
-        "rank r beyond the power of two sends to r - q before, and gets the result from there after": [
+        "rank r >= q sends to r - q before, and gets the result from there after": [
             " r + q < p:\n        comm.send(flat, r + q)  ->   False:\n        pass",
             (
                 "comm.send(flat, r - q)  ->  comm.send(flat, r - 1)",
                 "comm.recv(flat, r - q)  ->  comm.recv(flat, r - 1)",
             ),
         ],
-        "ranks beyond the power of two are not added": [
+        "what ranks r >= q send is not added": [
             "flat += comm.recv(np.empty_like(flat)  ->  comm.recv(np.empty_like(flat)",
             "flat += comm.recv(np.empty_like(flat)  ->  flat[...] = comm.recv(np.empty_like(flat)",
         ],
@@ -505,7 +512,7 @@ EXERCISES["halving"] = Exercise(
             "np.empty_like(keep)  ->  np.empty(keep.shape)",
             "np.empty_like(flat)  ->  np.empty(flat.shape)",
         ],
-        "send and receive alone: the library has an all-reduce, this one is yours": (
+        "use send and receive alone, not the library's all-reduce": (
             "    p, r, flat  ->      return comm.all_reduce(x)\n    p, r, flat"
         ),
         "this is the ring: halve, and double": (
@@ -555,14 +562,12 @@ EXERCISES["seconds"] = Exercise(
             "n / p / beta)  ->  n / p * beta)",
             "/ q * n / beta  ->  / q * n * beta",
         ),
-        "star: messages to rank 0 leave at the same time, so they share one latency": (
-            f"{STAR}  ->  2 * (p - 1) * whole"
-        ),
+        "star: messages to rank 0 share one latency": (f"{STAR}  ->  2 * (p - 1) * whole"),
         "star: messages to rank 0 have a latency, too": f"{STAR}  ->  (p - 1) * n / beta + (p - 1) * whole",
         "star: rank 0 answers, too": f"{STAR}  ->  alpha + (p - 1) * n / beta",
-        "star: the others send to rank 0, before it answers": f"{STAR}  ->  (p - 1) * whole",
+        "star: the others send first, then rank 0 answers": f"{STAR}  ->  (p - 1) * whole",
         "star: rank 0 receives one message after another": f"{STAR}  ->  2 * whole + (p - 2) * whole",
-        "star: rank 0 sends p - 1 messages, each when the previous one has arrived": [
+        "star: each answer waits until the previous one has arrived": [
             f"{STAR}  ->  2 * alpha + 2 * (p - 1) * n / beta",
             f"{STAR}  ->  alpha + (p - 1) * n / beta + whole",
         ],
@@ -574,8 +579,8 @@ EXERCISES["seconds"] = Exercise(
         "tree: only one way: up the tree and down again": (
             "2 * (p - 1).bit_length() * whole  ->  (p - 1).bit_length() * whole"
         ),
-        "tree: log2 p, rounded up to a whole number": "2 * (p - 1).bit_length() * whole  ->  2 * np.log2(p) * whole",
-        "tree: the rounds of p ranks are log2 p, rounded up": (
+        "tree: log2 p is rounded up": "2 * (p - 1).bit_length() * whole  ->  2 * np.log2(p) * whole",
+        "tree: log2 p is rounded up, not down": (
             "2 * (p - 1).bit_length() * whole  ->  2 * (p.bit_length() - 1) * whole"
         ),
         "tree: a power of two has log2 p rounds, each way": [
@@ -629,14 +634,14 @@ EXERCISES["seconds"] = Exercise(
             "2 * (q - 1) / q * n  ->  2 * (q.bit_length() - 1) / q * n",
             "2 * (q - 1) / q * n  ->  2 * n",
         ],
-        "halving: ranks beyond the power of two send before, and get the result after": " if q < p else 0  ->   * 0",
+        "halving: ranks r >= q send before, and get the result after": " if q < p else 0  ->   * 0",
         "halving: whole arrays before and after: two of them": [
             "2 * whole if q < p  ->  whole if q < p",
             "2 * whole if q < p  ->  2 * alpha if q < p",
             "2 * whole if q < p  ->  2 * n / beta if q < p",
             "2 * whole if q < p else 0  ->  2 * (p - q) * whole",
         ],
-        "halving: a power of two sends nothing before and after": "2 * whole if q < p else 0  ->  2 * whole",
+        "halving: if p = q, nothing is sent before and after": "2 * whole if q < p else 0  ->  2 * whole",
         "on one rank nothing is sent": ["    if p == 1:\n        return 0.0\n  ->  ", "return 0.0  ->  return alpha"],
         "n is in bytes already": "    whole = alpha  ->      n = 8 * n\n    whole = alpha",
         "alpha is the latency [s], beta the bandwidth [bytes/s]": (
@@ -655,12 +660,13 @@ EXERCISES["network"] = Exercise(
     cases=rows("of size seed", ("decisions",), ("mended", 3), ("mended", 2, 2), ("mended", 4, 3)),
     draw=lambda rng: (
         {"of": "decisions", "losses": rng.permutation(99)[:2].tolist()}
-        if rng.random() < 0.3
+        if rng.random() < 0.5
         else {"of": "mended", "size": rng.integers(2, 5), "seed": rng.integers(10**6)}
     ),
+    draws=8,
     mistakes={
-        "ledger takes what comes, from whomever: it does not matter to it": '"ledger": None  ->  "ledger": []',
-        "rank 2 waits in its first send: what if that is buffered, and its second message comes first?": [
+        "ledger takes what comes, from any rank, and sorts it": '"ledger": None  ->  "ledger": []',
+        "rank 2 waits in its first send: what if that is buffered?": [
             '"relay": ["buffer 2", "2->0"]  ->  "relay": None',
             '"relay": ["buffer 2", "2->0"]  ->  "relay": ["2->0"]',
             '"relay": ["buffer 2", "2->0"]  ->  "relay": ["buffer 2"]',
@@ -669,12 +675,12 @@ EXERCISES["network"] = Exercise(
             '"collect": ["2->0"]  ->  "collect": None',
             '"collect": ["2->0"]  ->  "collect": ["1->0"]',
         ],
-        "what if rank 1 is so fast that both of its messages come first?": [
+        "what if both messages of rank 1 come first?": [
             '"epochs": ["1->0", "1->0"]  ->  "epochs": None',
             '"epochs": ["1->0", "1->0"]  ->  "epochs": ["1->0", "2->0"]',
         ],
         "an entry for each of the four programs": '{"collect": ["2->0"],   ->  {',
-        "a receive from anyone mixes the epochs: say from which rank": (
+        "a receive from anyone mixes the epochs: name the sender": (
             "sum(comm.recv_obj(rank) for  ->  sum(comm.recv_obj() for"
         ),
         "only rank 1 is counted: range(1, comm.size)": "range(1, comm.size)  ->  (1,)",
@@ -685,18 +691,18 @@ EXERCISES["network"] = Exercise(
             f"{SUM}  ->  np.array({SUM})",
             f"{SUM}  ->  sum({SUM})",
         ],
-        "5 decisions at most: none after the failure, and none that the network makes without being told": (
+        "5 decisions at most: leave out those that the network makes without being told": (
             '["1->0", "1->0"]  ->  ["1->0", "1->0", "2->0", "2->0"]'
         ),
-        "two messages from each rank, its first loss and then its second": (
+        "each rank sends two messages, its first loss and then its second": (
             "        for loss in losses:\n            comm.send_obj(loss, 0)  ->          comm.send_obj(losses, 0)",
             f"    return {SUM}  ->      got = [comm.recv_obj(rank) for rank in range(1, comm.size)]\n"
             "    return [sum(losses) for losses in zip(*got)]",
         ),
-        "every rank sends its first loss and then its second": (
+        "the second message is the second loss": (
             "        for loss in losses:\n            comm.send_obj(loss, 0)  ->          comm.send_obj(losses[0], 0)"
         ),
-        "no number goes to the epoch by itself: send the losses alone, the order tells the epoch": (
+        "send the losses alone: their order tells the epoch": (
             "        for loss in losses:\n            comm.send_obj(loss, 0)"
             "  ->          for pair in enumerate(losses):\n            comm.send_obj(pair, 0)",
             f"{SUM}  ->  [sum(comm.recv_obj(rank)[1] for rank in range(1, comm.size)) for _ in range(2)]",
@@ -706,7 +712,7 @@ EXERCISES["network"] = Exercise(
             "       return None\n    return  ->         return [0, 0]\n    return",
         ],
         "did you forget `return`?": "    return [sum(  ->      [sum(",
-        "these are the sums of ranks, not of epochs": [
+        "these are sums of ranks, not of epochs": [
             f"{SUM}  ->  [sum(comm.recv_obj(rank) for _ in range(2)) for rank in range(1, comm.size)]{cut}"
             for cut in ("", "[:2]")
         ],
