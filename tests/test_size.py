@@ -39,10 +39,10 @@ CAPS = {
 """By folder: tokens of code."""
 GOALS = {"distlearn": 187_885, "distcourse": 105_042, "tests": 30_000}
 """By package: tokens of code; lines of the tests."""
-DOCSTRINGS = 9_150
+DOCSTRINGS = 9_073
 """Lines of docstrings of both packages."""
 FILES = 284
-TESTS = 40_138
+TESTS = 40_113
 """Lines of the tests; the benchmarks beside them, commands that `python -m tests.benchmarks` runs, are not counted."""
 SLACK = 1.03
 

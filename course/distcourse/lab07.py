@@ -43,7 +43,16 @@ class Overlap:
 
 
 def backward_step(
-    backward, cap_bytes: float = np.inf, *, ranks=4, widths=WIDTHS, samples=128, frozen=(), network=SLOW, peak=40e9, steps=1
+    backward,
+    cap_bytes: float = np.inf,
+    *,
+    ranks=4,
+    widths=WIDTHS,
+    samples=128,
+    frozen=(),
+    network=SLOW,
+    peak=40e9,
+    steps=1,
 ) -> Overlap:
     """Run forward and a given backward on simulated ranks, in each step with the same buckets.
 

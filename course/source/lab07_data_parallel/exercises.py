@@ -265,7 +265,7 @@ EXERCISES["overlapped_backward"] = Exercise(
                 "saved, buckets):  ->  saved, buckets, missing={}):",
                 "    missing = {id(bucket): len(bucket.params) for bucket in buckets}\n"
                 "  ->      for b in buckets: missing.setdefault(id(b), len(b.params))\n",
-            )
+            ),
         ],
         "one gradient is sent in place of its bucket: bucket.flat holds all": (
             "iall_reduce(bucket.flat)  ->  iall_reduce(param.grad)"
