@@ -42,7 +42,7 @@ GOALS = {"distlearn": 187_885, "distcourse": 105_042, "tests": 30_000}
 DOCSTRINGS = 9_073
 """Lines of docstrings of both packages."""
 FILES = 284
-TESTS = 40_113
+TESTS = 40_124
 """Lines of the tests; the benchmarks beside them, commands that `python -m tests.benchmarks` runs, are not counted."""
 SLACK = 1.03
 

@@ -328,6 +328,7 @@ class FaultyComm(SimComm):
         """Pass on the progress of the lowest surviving rank."""
         check_report(self.rank, step, total)
         transport, fibre = self._transport, self._fibre
+        transport.enter(fibre)  # a rank alone may make no other call
         first = next(r for r, timeline in enumerate(transport.timelines) if timeline.noticed_at > fibre.now)
         if fibre.rank == first and transport.world.report:
             transport.world.report(step, total, **values)

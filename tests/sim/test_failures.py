@@ -40,6 +40,17 @@ def count_up(comm, steps=10):
     return sums, (), 0.0
 
 
+def test_a_rank_alone_that_only_reports_is_lost_too():
+    def program(comm):
+        for step in range(1, 11):
+            work(comm)
+            comm.report(step, 10)
+
+    assert world(1, Failure(0, 3.5, "kill")).run(program) == [None]
+    with pytest.raises(RankError, match="rank 0 was cut off"):
+        world(1, Failure(0, 3.5, "cut")).run(program)
+
+
 @pytest.mark.parametrize("kind", ["kill", "hang", "cut"])
 def test_a_lost_rank_is_noticed_after_the_detection_time(kind):
     def program(comm):
