@@ -53,8 +53,7 @@ class Hybrid(Strategy):
 
     The layers are sharded along tp (`parallelize`), then cut into stages along pp, and the gradients of a rank's
     shards are summed along dp, bucket by bucket during the last micro-batch's backward. With axes of length 1 it
-    is any of the three alone, or two of them. Ranks of tp are neighbours, where the
-    network is fastest.
+    is any of the three alone, or two of them. Ranks of tp are neighbours, where the network is fastest.
 
     Parameters
     ----------

@@ -144,13 +144,11 @@ class GradientReducer:
 
     def _start(self, bucket: Bucket) -> None:
         bucket.flush()
-        if self.comm.size == 1:  # it is the sum, and a message would be a copy of it
-            return
         reducer = self._reducers.get(bucket)
-        if reducer is None:
-            self._works.append(self.comm.iall_reduce(bucket.flat))
-        else:
+        if reducer is not None:
             self._works.append(reducer.start(bucket.flat[: reducer.parts[-1].stop]))
+        elif self.comm.size > 1:  # of one rank it is the sum, and a message would be a copy of it
+            self._works.append(self.comm.iall_reduce(bucket.flat))
 
     # -- errors of the codes so far ------------------------------------------------------------------------------------
     @property
